@@ -1,0 +1,1 @@
+"""What decides: searches, intervals, conformance tests, audits and the command line."""

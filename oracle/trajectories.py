@@ -1,0 +1,88 @@
+"""Both updates of a coordinate in the bit-exact op model, and their exact distance.
+
+Claimed: `deviations` is the distance of the two binary32 updates, rounded up to binary64 only where it is no binary64
+(so `deviation <= threshold` is decided exactly).  `upper` bounds it over a cell of gradients without evaluating each:
+rounding to nearest is monotone, so the program's values at the ends of a cell bound its values inside, wherever the
+exact operation is monotone in each operand.  Trusted: the arithmetic, and that the platform's root is monotone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
+from guarded_moments.reference.arithmetic import TorchBinary32
+from guarded_moments.reference.guard.cells import States
+from guarded_moments.reference.op_models import OpModel
+
+
+class Trajectories:
+    """The native and the recovered update of one op model, for coordinates of one tensor."""
+
+    def __init__(self, model: OpModel, options: StepOptions, scalars: Scalars[float]) -> None:
+        """Fix the op model and its constants.
+
+        Args:
+            model: the op model that both updates follow.
+            options: per-tensor choices.
+            scalars: the kernel's constants.
+        """
+        op = TorchBinary32()
+        self._scalars = Scalars(*(op.constant(value) for value in scalars))
+        self._moments = make_moments(op, model, options)
+        self._increment = make_increment(op, model)
+        #: Written from the other end, the interpolation is not a composition of monotone operations.
+        self._monotone = not options.interpolate_from_end
+
+    def updates(self, states: States, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The native and the recovered update, float32, in units of the parameter.
+
+        Args:
+            states: coordinates, shape (n,).
+            g: a gradient for each, float32, shape (n,).
+        """
+        native = self._increment(*self._moments(states.m, states.v, g, self._scalars), self._scalars)
+        recovered = self._increment(*self._moments(states.m_hat, states.v_hat, g, self._scalars), self._scalars)
+        return native, recovered
+
+    def deviations(self, states: States, g: Tensor) -> Tensor:
+        """`|U_hat - U|`, float64, rounded up; infinite where the updates differ and one is not finite."""
+        native, recovered = (update.double() for update in self.updates(states, g))
+        return _distance_up(native, recovered)
+
+    def upper(self, states: States, low: Tensor, high: Tensor) -> Tensor:
+        """At least the deviation at every binary32 `g` with `low <= |g| <= high`, of either sign; float64 (n,).
+
+        Infinite for op models whose interpolation is not monotone step by step.
+        """
+        worst = torch.zeros_like(low, dtype=torch.float64)
+        if not self._monotone:
+            return worst + torch.inf
+        for sign in (1.0, -1.0):
+            native = self._range(states.m, states.v, low * sign, high * sign)
+            recovered = self._range(states.m_hat, states.v_hat, low * sign, high * sign)
+            for one, other in ((native[0], recovered[1]), (native[1], recovered[0])):
+                worst = torch.maximum(worst, _distance_up(one.double(), other.double()))
+        return worst
+
+    def _range(self, m: Tensor, v: Tensor, near: Tensor, far: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest update for gradients between `near` and `far` (of one sign, |near| <= |far|)."""
+        m_near, v_near = self._moments(m, v, near, self._scalars)
+        m_far, v_far = self._moments(m, v, far, self._scalars)
+        corners = torch.stack(
+            [self._increment(first, second, self._scalars) for first in (m_near, m_far) for second in (v_near, v_far)]
+        )
+        return corners.amin(dim=0), corners.amax(dim=0)
+
+
+def _distance_up(a: Tensor, b: Tensor) -> Tensor:
+    """`|a - b|` of float64 tensors, rounded up to float64."""
+    difference = a - b
+    back = difference - a
+    error = (a - (difference - back)) - (b + back)  # TwoSum: exact where finite
+    distance = difference.abs()
+    outward = torch.where(difference < 0, -error, error) > 0
+    distance = torch.where(outward, torch.nextafter(distance, torch.full_like(distance, torch.inf)), distance)
+    same = a == b
+    return torch.where(same, 0.0, torch.where(distance.isnan(), torch.inf, distance))

@@ -1,0 +1,57 @@
+"""Binary64 on torch tensors: the domain in which the guard and the search are evaluated.
+
+Claimed: each method is one rounding, `sqrt` at most one unit in the last place from the correctly rounded result
+(torch's vector library).  The guard adds its own rounding error as slack; `RoundingCount` counts it.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+@final
+class TorchBinary64:
+    """Rounded binary64 operations on float64 tensors of any shape; operands broadcast."""
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        """Operate on tensors of `device`; constants are made there."""
+        self._device = torch.device(device)
+
+    def constant(self, value: float) -> Tensor:
+        """A 0-d float64 tensor."""
+        return torch.tensor(value, dtype=torch.float64, device=self._device)
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a + b`."""
+        return a + b
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a * b`."""
+        return a * b
+
+    def div(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a / b`."""
+        return a / b
+
+    def sqrt(self, a: Tensor) -> Tensor:
+        """The square root."""
+        return a.sqrt()
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """`|a - b|`."""
+        return (a - b).abs()
+
+    def absolute(self, a: Tensor) -> Tensor:
+        """`|a|`."""
+        return a.abs()
+
+    def minimum(self, a: Tensor, b: Tensor) -> Tensor:
+        """The smaller; NaN if either is."""
+        return torch.minimum(a, b)
+
+    def maximum(self, a: Tensor, b: Tensor) -> Tensor:
+        """The larger; NaN if either is."""
+        return torch.maximum(a, b)

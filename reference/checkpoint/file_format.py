@@ -1,0 +1,253 @@
+"""The `.gmc` file: one safetensors file that holds a `GuardedState`, guarded against damage by a digest of every byte.
+
+    header metadata "guarded_moments"   JSON: format version, SHA-256, claim, and one entry per guarded tensor
+    "<i>.m_codes", "<i>.v_codes"        uint8, (numel,)
+    "<i>.escapes"                       float32, (escapes, 2)
+    "skeleton"                          uint8: zlib of torch.save of the state_dict without the guarded moments
+
+The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  Files are written to a temporary
+name beside their place and renamed, so that a reader sees either nothing or a whole file.
+
+Claimed: `read` returns what `write` was given, or raises; a single changed bit anywhere is found.  Trusted: safetensors,
+zlib, SHA-256, and `torch.load(weights_only=True)` for the skeleton.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
+from guarded_moments.reference.claim import GradientBound, Tolerance
+from guarded_moments.reference.codecs.grids import LogGrid
+from guarded_moments.reference.codecs.log8 import M_LEVELS, NAME, V_LEVELS, Log8
+from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
+
+FORMAT_VERSION = 1
+_METADATA = "guarded_moments"
+_NO_DIGEST = "0" * 64
+_HEADER_LENGTH = 8  #: bytes of a safetensors file's leading little-endian header size
+
+
+def write(state: GuardedState, path: Path, *, overwrite: bool = False) -> int:
+    """Write a `.gmc` file, whole or not at all, and return its size in bytes.
+
+    Raises:
+        CheckpointError: the file exists and `overwrite` is false, or cannot be written.
+    """
+    content = to_bytes(state)
+    with replacing(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(content)
+    return len(content)
+
+
+def read(path: Path) -> GuardedState:
+    """Read a `.gmc` file and check every byte of it.
+
+    Raises:
+        CheckpointError: the file is missing or unreadable.
+        FormatError: it is no `.gmc` file, is damaged, or was written by a newer version.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        msg = f"{path}: there is no such file"
+        raise CheckpointError(msg) from None
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or error}"
+        raise CheckpointError(msg) from None
+    try:
+        return from_bytes(content)
+    except GuardedMomentsError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Give a temporary path beside `path`, and rename it into place if the body succeeds; else leave nothing.
+
+    Raises:
+        CheckpointError: `path` exists and `overwrite` is false, or its folder cannot be written.
+    """
+    if path.exists() and not overwrite:
+        msg = f"{path}: exists already; nothing was written (--force replaces it)"
+        raise CheckpointError(msg)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    except OSError as error:
+        msg = f"{path}: cannot be written: {error.strerror or error}"
+        raise CheckpointError(msg) from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written: {error.strerror or error}"
+        raise CheckpointError(msg) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The process's file mode mask; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def to_bytes(state: GuardedState) -> bytes:
+    """The file's content."""
+    buffer = io.BytesIO()
+    torch.save(state.skeleton, buffer)
+    skeleton = zlib.compress(buffer.getvalue(), 9)
+    tensors = {"skeleton": torch.frombuffer(bytearray(skeleton), dtype=torch.uint8)}
+    for index, tensor in enumerate(state.tensors):
+        tensors[f"{index}.m_codes"] = tensor.m_codes
+        tensors[f"{index}.v_codes"] = tensor.v_codes
+        tensors[f"{index}.escapes"] = tensor.escapes.contiguous()
+    description = {
+        "format_version": FORMAT_VERSION,
+        "sha256": _NO_DIGEST,
+        "tolerance": repr(state.tolerance.value),
+        "gradient_bound": repr(state.gradient_bound.value),
+        "horizon": "1",
+        "skeleton_bytes": len(buffer.getvalue()),
+        "tensors": [_describe(tensor) for tensor in state.tensors],
+        "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
+    }
+    text = json.dumps(description, separators=(",", ":"))
+    blank = safetensors.torch.save(tensors, {_METADATA: text})
+    digest = hashlib.sha256(blank).hexdigest().encode()
+    place = blank.index(_NO_DIGEST.encode())  # the header comes first, and nothing before it holds 64 zeros
+    return blank[:place] + digest + blank[place + len(digest) :]
+
+
+def _describe(tensor: GuardedTensor) -> dict[str, Any]:
+    grids = (tensor.codec.m_grid, tensor.codec.v_grid)
+    return {
+        "key": tensor.key,
+        "where": tensor.where,
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride),
+        "implementation": tensor.implementation,
+        "next_step": tensor.next_step,
+        "lr": repr(tensor.lr),
+        "codec": NAME,
+        "grids": [[grid.low, grid.step] for grid in grids],
+        "native_digest": tensor.native_digest,
+    }
+
+
+def from_bytes(content: bytes) -> GuardedState:
+    """The state in a file's content.
+
+    Raises:
+        FormatError: it is no `.gmc` file, is damaged, or was written by a newer version.
+    """
+    description = _description(content)
+    version = description.get("format_version")
+    if not isinstance(version, int):
+        msg = "is no .gmc file: its metadata names no format version"
+        raise FormatError(msg)
+    if version > FORMAT_VERSION:
+        msg = (
+            f"was written in format version {version}, and this program knows up to {FORMAT_VERSION}: "
+            "install a newer guarded-moments"
+        )
+        raise FormatError(msg)
+    _check_digest(content, str(description.get("sha256")))
+    try:
+        tensors = safetensors.torch.load(content)
+        return _assemble(description, tensors)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, zlib.error, RuntimeError) as error:
+        msg = f"is inconsistent although its digest is right ({type(error).__name__}: {error})"
+        raise FormatError(msg) from None
+    except pickle.UnpicklingError:
+        msg = "its skeleton holds objects that only unsafe loading could restore"
+        raise FormatError(msg) from None
+
+
+def _description(content: bytes) -> dict[str, Any]:
+    length = int.from_bytes(content[:_HEADER_LENGTH], "little")
+    if len(content) < _HEADER_LENGTH or length > len(content) - _HEADER_LENGTH:
+        msg = "is no .gmc file, or is truncated"
+        raise FormatError(msg)
+    try:
+        header = json.loads(content[_HEADER_LENGTH : _HEADER_LENGTH + length])
+        description = json.loads(header["__metadata__"][_METADATA])
+    except (ValueError, KeyError, TypeError):
+        msg = "is no .gmc file, or its header is damaged"
+        raise FormatError(msg) from None
+    if not isinstance(description, dict):
+        msg = "is no .gmc file: its metadata is not an object"
+        raise FormatError(msg)
+    return description
+
+
+def _check_digest(content: bytes, stated: str) -> None:
+    place = content.find(stated.encode())
+    if len(stated) != len(_NO_DIGEST) or place < 0:
+        msg = "is damaged: its digest is not one"
+        raise FormatError(msg)
+    actual = hashlib.sha256(content[:place])
+    actual.update(_NO_DIGEST.encode())
+    actual.update(content[place + len(stated) :])
+    if actual.hexdigest() != stated:
+        msg = f"is damaged or truncated: its bytes have SHA-256 {actual.hexdigest()[:16]}..., stated is {stated[:16]}..."
+        raise FormatError(msg)
+
+
+def _assemble(description: dict[str, Any], tensors: dict[str, Tensor]) -> GuardedState:
+    size = int(description["skeleton_bytes"])
+    packed = bytes(tensors["skeleton"].numpy().data)
+    unpacked = zlib.decompressobj().decompress(packed, size)
+    if len(unpacked) != size:
+        msg = f"its skeleton has {len(unpacked)} bytes, stated are {size}"
+        raise FormatError(msg)
+    skeleton = torch.load(io.BytesIO(unpacked), map_location="cpu", weights_only=True)
+    return GuardedState(
+        tolerance=Tolerance(float(description["tolerance"])),
+        gradient_bound=GradientBound(float(description["gradient_bound"])),
+        tensors=tuple(_tensor(entry, i, tensors) for i, entry in enumerate(description["tensors"])),
+        kept=tuple(KeptTensor(*entry) for entry in description["kept"]),
+        skeleton=skeleton,
+    )
+
+
+def _tensor(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> GuardedTensor:
+    if entry["codec"] != NAME:
+        msg = f"{entry['where']}: codec {entry['codec']!r} is not supported yet; this version knows {NAME}"
+        raise UnsupportedError(msg)
+    (m_low, m_step), (v_low, v_step) = entry["grids"]
+    return GuardedTensor(
+        key=entry["key"],
+        where=entry["where"],
+        shape=tuple(entry["shape"]),
+        stride=tuple(entry["stride"]),
+        implementation=entry["implementation"],
+        next_step=float(entry["next_step"]),
+        lr=float(entry["lr"]),
+        codec=Log8(LogGrid(m_low, m_step, M_LEVELS), LogGrid(v_low, v_step, V_LEVELS)),
+        m_codes=tensors[f"{index}.m_codes"],
+        v_codes=tensors[f"{index}.v_codes"],
+        escapes=tensors[f"{index}.escapes"],
+        native_digest=entry["native_digest"],
+    )

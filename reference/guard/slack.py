@@ -1,0 +1,123 @@
+"""How far binary32 can carry one update from the real-number formula, as exact rationals.
+
+Source: the master inequality of the lemma chain in `proofs` (rounded trajectory against exact one), with `H0` the
+reciprocal denominator at `g = 0`, `a` the magnitude of the step size, `b` the root of the bias correction:
+
+    |U_fl - U| <= a * (CM*kM + CR*kR + CN*H0) / (1 - rho) + zd*H0 / (1 - rho) + zc
+    kM = (1-w)|m| H0 + w b/sqrt(c)        kR = w|m| H0 + w b/sqrt(c)
+
+It needs no bound on the gradient.  Its constants follow from how often each quantity is rounded, the unit roundoff `u`
+and half the smallest subnormal `n`, and hold for any subset of fused products.  Nothing here is a copied number.
+
+Claimed: the constants are upper bounds given the op model.  Assumed, and listed in the trusted base: the five
+operations round to nearest; the platform's root is within one ulp of the correctly rounded one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from guarded_moments.reference.adam import Scalars, StepOptions
+from guarded_moments.reference.floats import FloatFormat, square_root_down, square_root_up
+from guarded_moments.reference.op_models import OpModel, SquareRoot
+
+#: Underflow of `c*g*g` is charged to `c*g**2` at this share of `u`, the rest to an absolute term (AM-GM).
+_UNDERFLOW_SHARE = Fraction(1, 1000)
+
+#: States above these magnitudes are outside the guard's domain; far beyond any Adam state, and far below overflow.
+LARGEST_MOMENT = 2.0**60
+LARGEST_SECOND_MOMENT = 2.0**100
+
+
+@dataclass(frozen=True)
+class RoundingSlack:
+    """`|U_fl - U| <= a*(moment*|m|*H0 + reciprocal*H0 + gradient) + floor`, in units of the parameter."""
+
+    moment: Fraction  #: per `|m| * H0`, dimensionless
+    reciprocal: Fraction  #: per `H0`, in units of the gradient
+    gradient: Fraction  #: dimensionless
+    floor: Fraction  #: in units of the parameter
+    largest_gradient: Fraction  #: no operation overflows for `|g|` up to this; may be negative when none is safe
+
+    def worst(self, other: RoundingSlack) -> RoundingSlack:
+        """A slack that covers both op models."""
+        return RoundingSlack(
+            moment=max(self.moment, other.moment),
+            reciprocal=max(self.reciprocal, other.reciprocal),
+            gradient=max(self.gradient, other.gradient),
+            floor=max(self.floor, other.floor),
+            largest_gradient=min(self.largest_gradient, other.largest_gradient),
+        )
+
+
+def rounding_slack(
+    model: OpModel, options: StepOptions, scalars: Scalars[float], fmt: FloatFormat
+) -> RoundingSlack | None:
+    """The slack of one trajectory of `model`, or None where `eps` is too small for the bound to exist.
+
+    Args:
+        model: the op model.
+        options: the per-tensor choices; they decide how the first moment is written.
+        scalars: the kernel's constants; `eps`, `root`, `c` and `step` must be non-zero.
+        fmt: the format the model computes in.
+    """
+    u, n = fmt.unit_roundoff, fmt.half_smallest_subnormal
+    w, c, beta2, b, eps = (Fraction(x) for x in (scalars.w, scalars.c, scalars.beta2, scalars.root, scalars.eps))
+    a = abs(Fraction(scalars.step))
+
+    share = _UNDERFLOW_SHARE * u
+    kappa = 3 * u + 3 * u**2 + u**3 + (1 + u) ** 2 * share  # relative error of v'
+    underflow = n**2 / (4 * share * c)
+    v_floor = (1 + u) * (2 * n + (1 + u) * underflow) + n  # absolute error of v'
+
+    root_error = 3 * u if model.square_root is SquareRoot.PLATFORM else u
+    growth = (1 + kappa / 2 + kappa**2 / 2) * (1 + root_error) * (1 + u) ** 2
+    denominator_floor = (1 + root_error) * (1 + u) ** 2 * square_root_up(v_floor) / b + (2 + u) * n
+    rho = growth - 1 + denominator_floor / eps  # relative error of the denominator
+    if rho >= 1:
+        return None
+    amplification = 1 / (1 - rho)
+
+    if model.fused_interpolation and not options.interpolate_from_end:
+        interpolation, interpolation_floor = u + u**2, n
+    else:
+        interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
+    quotient = 2 * u + u**2  # the product with the step size and the division
+    of_moment = (u + rho + quotient * (1 + u)) * amplification
+    of_gradient = (1 + quotient) * interpolation * amplification
+    of_reciprocal = (1 + quotient) * interpolation_floor * amplification
+    largest_share = w * b / square_root_down(c)  # sup of w|g|H over all g
+
+    return RoundingSlack(
+        moment=(1 - w) * of_moment + w * of_gradient,
+        reciprocal=of_reciprocal + (1 + u) * n * amplification / a,
+        gradient=(of_moment + of_gradient) * largest_share,
+        floor=n,
+        largest_gradient=_largest_gradient(scalars, fmt, kappa, v_floor, root_error, amplification),
+    )
+
+
+def _largest_gradient(  # noqa: PLR0913 - the five bounds that the slack has just derived
+    scalars: Scalars[float],
+    fmt: FloatFormat,
+    kappa: Fraction,
+    v_floor: Fraction,
+    root_error: Fraction,
+    amplification: Fraction,
+) -> Fraction:
+    """The magnitude of `g` up to which no operation of the step can overflow, for states in the guard's domain."""
+    u, n, largest = fmt.unit_roundoff, fmt.half_smallest_subnormal, fmt.largest
+    c, beta2, b, eps = (Fraction(x) for x in (scalars.c, scalars.beta2, scalars.root, scalars.eps))
+    a = abs(Fraction(scalars.step))
+    moment, second = Fraction(LARGEST_MOMENT), Fraction(LARGEST_SECOND_MOMENT)
+
+    second_moment_room = ((largest - v_floor - 1) / (1 + kappa) - beta2 * second) / c
+    if second_moment_room <= 0 or (1 + u) * (1 + root_error) * square_root_up(largest) / b + n + eps > largest:
+        return Fraction(-1)
+    by_second_moment = square_root_down(second_moment_room)
+    by_first_moment = (largest - n) / (1 + u) ** 2 - moment
+    by_product = (largest / a - (2 + u) * n) / (1 + u) ** 3 - moment
+    bracket = (largest * eps / amplification - n) / ((1 + u) * a)
+    by_quotient = (bracket - (2 + u) * n) / (1 + u) ** 3 - moment
+    return min(by_second_moment, by_first_moment, by_product, by_quotient)

@@ -1,0 +1,75 @@
+# Every target that needs tools first sets up .venv with the versions of constraints.txt.
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+TYPES := build/types/guarded_moments
+JOB := build/main-job
+
+# The installed names, for mypy.
+LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test audit format lint types imports check changelog clean
+
+help: ## list the targets
+	@echo 'usage: make TARGET'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'PYTHON=python3.12 chooses the interpreter for a new .venv; PIP_FLAGS=... is passed to pip install.'
+
+setup: $(INSTALLED) ## make .venv, with the pinned tools and this project in it
+
+test: setup ## run the tests
+	$(BIN)/pytest
+
+audit: setup ## train a small model, then compress, recover and audit its optimizer state
+	$(BIN)/python examples/train_language_model.py --output-dir $(JOB)
+	$(BIN)/gmc compress $(JOB)/optimizer.pt $(JOB)/optimizer.gmc --tolerance 0.01 --grad-bound 1.0 --force
+	$(BIN)/gmc recover $(JOB)/optimizer.gmc $(JOB)/optimizer.recovered.pt --force
+	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --json $(JOB)/audit.json
+	@echo
+	@echo 'results, in $(JOB)/'
+	@echo '  optimizer.pt            as torch saved it'
+	@echo '  optimizer.gmc           compressed, with its guarantee'
+	@echo '  optimizer.recovered.pt  recovered, for optimizer.load_state_dict'
+	@echo '  audit.json              what the audit found'
+
+format: setup ## format the code and mend what the linter can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: setup ## check format and style
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: setup $(LINKS) ## check types
+	$(BIN)/mypy
+
+imports: setup ## check which folder imports which
+	$(BIN)/lint-imports --no-logo --cache-dir build/import-linter
+
+check: lint types imports test ## all checks
+
+changelog: setup ## show the changelog that the fragments in changelog.d make
+	$(BIN)/towncrier build --draft --version unreleased
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist .hypothesis .ruff_cache *.egg-info
+
+# A stamp, so that the installation runs again only when one of these changes. The build tool is installed
+# first and used as it is: a build of its own would take the newest one.
+$(INSTALLED): constraints.txt pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("make: Python 3.11 or newer is needed, and $(PYTHON) is " + sys.version.split()[0] + "; choose another: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(LINKS):
+	@mkdir -p $(TYPES)
+	ln -sfn ../../../$(@F) $@

@@ -2,11 +2,12 @@
 
 1. Branch and bound in real arithmetic (`reference.guard.search`) drops every cell of gradients whose bound, plus the
    rounding slack of both trajectories, is within the tolerance.
-2. In what is left the op model itself is asked: at the gradients that look worst, then over cells by the monotonicity of
-   rounding, then, where a cell holds few enough binary32 values, at each of them.
+2. In what is left the op model itself is asked: at the gradients that look worst, then over cells by the monotonicity
+   of rounding, then, where a cell holds few enough binary32 values, at each of them.
 
 Claimed: SAFE means that no binary32 `|g| <= G` violates; UNSAFE comes with a gradient at which the op model does;
-UNDECIDED means that the stated budget ran out.  Trusted: the slack (proved in `proofs`, link by link), the arithmetic.
+UNDECIDED means that the stated budget ran out.  Trusted: the arithmetic, and the rounding slack
+(its lemmas are proved one by one in `proofs`; that they compose is argued there, not yet derived by a program).
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from torch import Tensor
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.guard.cells import CellBounds, Cells, States
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import ENUMERABLE, allowance, enclose, first_partition, split
+from guarded_moments.reference.guard.search import ENUMERABLE, allowance, enclose, first_partition, slack_of, split
 
 #: Coordinates searched together: their end points stay in a core's cache.
-BLOCK = 1 << 12
+BLOCK = 1 << 11
 #: Binary32 gradients enumerated together.
 _ENUMERATION_BLOCK = 1 << 18
 #: Halvings of a cell, and cells alive in one block, after which a coordinate is left undecided.
 MAX_ROUNDS = 400
 MAX_CELLS = 1 << 21
+#: Gradients enumerated for one coordinate before it is left undecided.
+MAX_ENUMERATED = 1 << 22
 
 
 class Verdict(IntEnum):
@@ -68,39 +71,49 @@ def decide(constants: GuardConstants, trajectories: Trajectories, states: States
 def _decide_block(constants: GuardConstants, trajectories: Trajectories, states: States) -> Decisions:
     bounds = CellBounds(constants, states)
     allowed = allowance(constants, states)
-    cells, _, gradient = first_partition(constants, bounds, allowed)
+    cells, _, gradient = first_partition(constants, bounds, lambda _best: allowed)
     witness = gradient.float()
     deviation = trajectories.deviations(states, witness)
     verdict = torch.where(deviation > constants.threshold, Verdict.UNSAFE, Verdict.SAFE).to(torch.int8)
     decisions = Decisions(verdict, witness, deviation)
+    # Where both states are one, so are both updates: the op model is a function.
+    cells = cells.select(~((states.m == states.m_hat) & (states.v == states.v_hat))[cells.coordinate])
+    enumerated = torch.zeros(len(witness), dtype=torch.int64)
     for _ in range(MAX_ROUNDS):
-        cells = cells.select(verdict[cells.index] != Verdict.UNSAFE)
-        cells = _ask_op_model(constants, trajectories, states, cells, decisions)
-        if cells.index.numel() == 0 or cells.index.numel() > MAX_CELLS:
+        verdict[(enumerated > MAX_ENUMERATED) & (verdict != Verdict.UNSAFE)] = Verdict.UNDECIDED
+        cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
+        cells = _ask_op_model(constants, trajectories, states, cells, decisions, enumerated)
+        if cells.coordinate.numel() == 0 or cells.coordinate.numel() > MAX_CELLS:
             break
-        parents = cells.index
+        parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         _try(constants, trajectories, states, decisions, parents, values > allowed[parents], at.float())
-        cells = cells.select(bounds.upper(cells) > allowed[cells.index])
-    left = cells.index[verdict[cells.index] != Verdict.UNSAFE]
+        cells = cells.select(bounds.upper(cells) > allowed[cells.coordinate])
+    left = cells.coordinate[verdict[cells.coordinate] != Verdict.UNSAFE]
     verdict[left] = Verdict.UNDECIDED
     return decisions
 
 
 def _ask_op_model(
-    constants: GuardConstants, trajectories: Trajectories, states: States, cells: Cells, decisions: Decisions
+    constants: GuardConstants,
+    trajectories: Trajectories,
+    states: States,
+    cells: Cells,
+    decisions: Decisions,
+    enumerated: Tensor,
 ) -> Cells:
     """Drop the cells that the op model clears, as a whole or gradient by gradient; returns those left to split."""
     small = cells.floats_inside <= ENUMERABLE
-    inside = states.select(cells.index)
+    inside = states.select(cells.coordinate)
     clear = trajectories.upper(inside, cells.low.float(), cells.high.float()) <= constants.threshold
-    enumerated = cells.select(small & ~clear)
-    first, count = enumerated.low.float().view(torch.int32).long(), enumerated.floats_inside + 1
+    asked = cells.select(small & ~clear)
+    first, count = asked.low.float().view(torch.int32).long(), asked.floats_inside + 1
+    enumerated.index_add_(0, asked.coordinate, count)
     per_turn = max(1, _ENUMERATION_BLOCK // (ENUMERABLE + 1))
     for begin in range(0, len(count), per_turn):
         turn = slice(begin, begin + per_turn)
         repeats = count[turn]
-        index = enumerated.index[turn].repeat_interleave(repeats)
+        index = asked.coordinate[turn].repeat_interleave(repeats)
         start = (first[turn] - (repeats.cumsum(0) - repeats)).repeat_interleave(repeats)
         magnitude = (start + torch.arange(len(index))).to(torch.int32).view(torch.float32)
         everything = torch.ones_like(index, dtype=torch.bool)
@@ -109,7 +122,7 @@ def _ask_op_model(
     return cells.select(~small & ~clear)
 
 
-def _try(  # noqa: PLR0913 - the search's state
+def _try(
     constants: GuardConstants,
     trajectories: Trajectories,
     states: States,
@@ -131,12 +144,12 @@ def _try(  # noqa: PLR0913 - the search's state
 
 
 class Worst(NamedTuple):
-    """The coordinate with the largest deviation found, of one tensor and op model."""
+    """The largest deviation found among coordinates of one tensor and op model."""
 
-    index: int
+    coordinate: int | None  #: its position; None where none exceeds what was known before
     gradient: float  #: binary32
     deviation: float  #: bit-exact at that gradient, in units of the parameter
-    upper: float  #: no gradient of any coordinate deviates by more
+    upper: float  #: no gradient of any of the coordinates deviates by more (certified, rounding included)
 
 
 def largest_deviation(
@@ -146,7 +159,7 @@ def largest_deviation(
     *,
     known: float = 0.0,
     relative_gap: float = 1e-4,
-) -> Worst | None:
+) -> Worst:
     """The largest deviation over coordinates and gradients, found to about `relative_gap` and confirmed bit for bit.
 
     Args:
@@ -155,18 +168,15 @@ def largest_deviation(
         states: coordinates in the guard's domain.
         known: a deviation already found elsewhere (units of the parameter); smaller ones are not refined.
         relative_gap: how far the enclosure of the real supremum may stay open.
-
-    Returns:
-        None where no coordinate exceeds `known`.
     """
-    worst, upper = None, known
+    worst = Worst(None, 0.0, known, known)
     for begin in range(0, len(states.m), BLOCK):
         block = states.select(torch.arange(begin, min(begin + BLOCK, len(states.m))))
-        found = enclose(constants, block, relative_gap=relative_gap, ignore_below=known)
-        upper = max(upper, float(found.upper.max()))
+        found = enclose(constants, block, relative_gap=relative_gap, ignore_below=worst.deviation)
+        worst = worst._replace(upper=max(worst.upper, float((found.upper + slack_of(constants, block)).max())))
         deviation = trajectories.deviations(block, found.gradient.float())
         best = int(deviation.argmax())
-        if float(deviation[best]) > known:
-            known = float(deviation[best])
-            worst = Worst(begin + best, float(found.gradient[best]), known, upper)
-    return None if worst is None else worst._replace(upper=upper)
+        if float(deviation[best]) > worst.deviation:
+            gradient = float(found.gradient[best].float())
+            worst = worst._replace(coordinate=begin + best, gradient=gradient, deviation=float(deviation[best]))
+    return worst

@@ -17,12 +17,14 @@ Each operation is one rounding; which products are fused is the op model's choic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
 
 from guarded_moments.reference.arithmetic.protocol import Arithmetic
-from guarded_moments.reference.op_models import FromEnd, Maximum, OpModel, SecondMoment, SquareRoot
+from guarded_moments.reference.op_models import FromEnd, Implementation, Maximum, OpModel, SecondMoment, SquareRoot
 
 T = TypeVar("T")
 
@@ -67,6 +69,23 @@ class StepResult(NamedTuple, Generic[T]):
     m: T
     v: T
     v_max: T
+
+
+def update_regions(
+    implementation: Implementation, options: StepOptions, numel: int
+) -> list[tuple[OpModel, torch.Tensor]]:
+    """Which op model the update of each element follows: pairs of a model and a bool mask, each element in one.
+
+    Body and tail are one region where they differ only in what `options` leaves unused.
+    """
+    body, tail = implementation.body, implementation.tail
+    unused: dict[str, Any] = {"name": body.name, "maximum": body.maximum, "fused_l2_decay": body.fused_l2_decay}
+    if not options.interpolate_from_end:
+        unused["from_end"] = body.from_end
+    if replace(tail, **unused) == body:
+        return [(body, torch.ones(numel, dtype=torch.bool))]
+    in_tail = implementation.tail_mask(numel)
+    return [(body, ~in_tail), (tail, in_tail)]
 
 
 def make_moments(

@@ -80,7 +80,5 @@ class Claim:
 
     def not_claimed(self) -> str:
         """What the claim leaves out."""
-        beyond = (
-            "" if math.isinf(self.gradient_bound.value) else f"gradients above {self.gradient_bound.value:g}, "
-        )
+        beyond = "" if math.isinf(self.gradient_bound.value) else f"gradients above {self.gradient_bound.value:g}, "
         return f"later updates, {beyond}other op models, flush-to-zero, the parameter's own rounding"

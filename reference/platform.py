@@ -6,6 +6,9 @@ operation large enough to be split over torch's threads, and one in NumPy on the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
@@ -30,3 +33,18 @@ def require_subnormals() -> None:
             "such arithmetic; call torch.set_flush_denormal(False) before anything else, or start a new process"
         )
         raise PlatformError(msg)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Run torch operations on the calling thread only, and restore the number of threads afterwards.
+
+    Work on blocks that fit a cache is too small to share: the threads would spend their time waiting for each other,
+    and on a busy machine all of it.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

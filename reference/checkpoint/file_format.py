@@ -5,11 +5,11 @@
     "<i>.escapes"                       float32, (escapes, 2)
     "skeleton"                          uint8: zlib of torch.save of the state_dict without the guarded moments
 
-The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  Files are written to a temporary
-name beside their place and renamed, so that a reader sees either nothing or a whole file.
+The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  Files are written to a
+temporary name beside their place and renamed, so that a reader sees either nothing or a whole file.
 
-Claimed: `read` returns what `write` was given, or raises; a single changed bit anywhere is found.  Trusted: safetensors,
-zlib, SHA-256, and `torch.load(weights_only=True)` for the skeleton.
+Claimed: `read` returns what `write` was given, or raises; a single changed bit anywhere is found.  Trusted:
+safetensors, zlib, SHA-256, and `torch.load(weights_only=True)` for the skeleton.
 """
 
 from __future__ import annotations
@@ -211,7 +211,9 @@ def _check_digest(content: bytes, stated: str) -> None:
     actual.update(_NO_DIGEST.encode())
     actual.update(content[place + len(stated) :])
     if actual.hexdigest() != stated:
-        msg = f"is damaged or truncated: its bytes have SHA-256 {actual.hexdigest()[:16]}..., stated is {stated[:16]}..."
+        msg = (
+            f"is damaged or truncated: its bytes have SHA-256 {actual.hexdigest()[:16]}..., stated is {stated[:16]}..."
+        )
         raise FormatError(msg)
 
 

@@ -28,7 +28,7 @@ from guarded_moments.reference.codecs.log8 import ESCAPE, Log8
 from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
 from guarded_moments.reference.op_models import Implementation, implementation_for, implementation_named
-from guarded_moments.reference.platform import require_subnormals
+from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
 #: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
 BLOCK = 1 << 15
@@ -107,10 +107,10 @@ class GuardedState:
         """What is claimed about that tensor's coordinates."""
         return Claim(self.tolerance, self.gradient_bound, tensor.implementation)
 
-    def guarded_parameter(self, tensor: GuardedTensor) -> Mapping[str, Any]:
-        """The param_group that governs a tensor."""
+    def group_of(self, key: int | str) -> Mapping[str, Any]:
+        """The param_group that governs a parameter."""
         groups: list[dict[str, Any]] = self.skeleton["param_groups"]
-        return next(group for group in groups if tensor.key in group["params"])
+        return next(group for group in groups if key in group["params"])
 
 
 def digest_of(m: Tensor, v: Tensor) -> str:
@@ -121,7 +121,7 @@ def digest_of(m: Tensor, v: Tensor) -> str:
     return digest.hexdigest()
 
 
-def compress(  # noqa: PLR0913 - one argument per choice of the user
+def compress(
     state_dict: Mapping[str, Any],
     *,
     tolerance: float,
@@ -156,7 +156,8 @@ def compress(  # noqa: PLR0913 - one argument per choice of the user
     tensors, kept = [], []
     for parameter in parameters:
         if parameter.kept_because is None:
-            tensors.append(_compress_parameter(parameter, tau, bound, named, lr))
+            with one_torch_thread():
+                tensors.append(_compress_parameter(parameter, tau, bound, named, lr))
             skeleton["state"][parameter.key]["exp_avg"] = None
             skeleton["state"][parameter.key]["exp_avg_sq"] = None
         else:
@@ -164,15 +165,14 @@ def compress(  # noqa: PLR0913 - one argument per choice of the user
         done += parameter.numel
         if progress is not None:
             progress(done, total)
-    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton)
+    # A copy: a live optimizer steps its own tensors in place.
+    return GuardedState(tau, bound, tuple(tensors), tuple(kept), copy.deepcopy(skeleton))
 
 
 def constants_of(parameter: Parameter, claim: Claim, implementation: Implementation, lr: float) -> GuardConstants:
     """The guard's constants for a parameter, with its name in any error."""
     try:
-        return guard_constants(
-            claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, lr), lr
-        )
+        return guard_constants(claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, lr), lr)
     except GuardedMomentsError as error:
         raise type(error)(f"{parameter.where}: {error}") from None
 
@@ -220,7 +220,7 @@ def _compress_parameter(
         v_codes=v_codes,
         escapes=torch.stack([m[escaped], v[escaped]], dim=1),
         native_digest=digest_of(parameter.m, parameter.v),
-        reasons=_reasons(m[escaped], v[escaped]),
+        reasons=escape_reasons(m[escaped], v[escaped]),
     )
 
 
@@ -236,8 +236,8 @@ def _encode_block(
     return m_codes, v_codes, accepted
 
 
-def _reasons(m: Tensor, v: Tensor) -> dict[str, int]:
-    """Why each escaped coordinate was kept; the first that applies."""
+def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:
+    """Escaped coordinates by the reason they were kept; the first that applies counts."""
     reasons: Counter[str] = Counter()
     left = torch.ones_like(m, dtype=torch.bool)
     for reason, applies in (
@@ -260,7 +260,7 @@ def recover(state: GuardedState) -> StateDict:
     Raises:
         UnsupportedError: a file of several versions ahead slipped through (an entry that is already filled).
     """
-    recovered = {**state.skeleton, "state": {k: copy.copy(entry) for k, entry in state.skeleton["state"].items()}}
+    recovered = copy.deepcopy(state.skeleton)
     for tensor in state.tensors:
         entry = recovered["state"][tensor.key]
         for name, flat in zip(("exp_avg", "exp_avg_sq"), tensor.decode(), strict=True):

@@ -8,6 +8,7 @@ number of the next update and the hyperparameters of its group; everything that 
 from __future__ import annotations
 
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +54,9 @@ def load_state_dict(path: Path) -> StateDict:
         UnsupportedError: the state_dict is inside a larger checkpoint.
     """
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about old pickles, which are read all the same
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         msg = f"{path}: there is no such file"
         raise CheckpointError(msg) from None
@@ -66,7 +69,7 @@ def load_state_dict(path: Path) -> StateDict:
     except pickle.UnpicklingError as error:
         msg = f"{path}: {_why_not_loadable(path, error)}"
         raise CheckpointError(msg) from None
-    except (RuntimeError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001 - damage makes the unpickler fail in any way it likes
         msg = f"{path}: is no checkpoint of torch.save, or is damaged ({_first_line(error)})"
         raise CheckpointError(msg) from None
     return _as_state_dict(loaded, path)
@@ -77,7 +80,7 @@ def _why_not_loadable(path: Path, error: Exception) -> str:
     if zipfile.is_zipfile(path):
         try:
             classes = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        except (RuntimeError, pickle.UnpicklingError, ValueError, KeyError):
+        except Exception:  # noqa: BLE001 - as above; then there is nothing to name
             classes = []
         if classes:
             return (
@@ -116,6 +119,9 @@ def parameters_of(state_dict: Mapping[str, Any]) -> list[Parameter]:
         CheckpointError: the state is not Adam's, or inconsistent; the message names the parameter.
         UnsupportedError: an option or tensor class that this version does not handle.
     """
+    if not {"state", "param_groups"} <= state_dict.keys():
+        msg = "expected an optimizer's state_dict, a dictionary with 'state' and 'param_groups'"
+        raise CheckpointError(msg)
     state, groups = state_dict["state"], state_dict["param_groups"]
     if not isinstance(state, dict) or not isinstance(groups, list) or not all(isinstance(g, dict) for g in groups):
         msg = "'state' is not a dictionary or 'param_groups' not a list of dictionaries"
@@ -142,9 +148,7 @@ def _require_moments(key: object, entry: object) -> None:
     for moment in ("exp_avg", "exp_avg_sq"):
         if moment not in entry:
             found = ", ".join(repr(k) for k in entry) or "nothing"
-            msg = (
-                f"parameter {key} has no {moment!r}: this is not a state of Adam or AdamW (found {found})"
-            )
+            msg = f"parameter {key} has no {moment!r}: this is not a state of Adam or AdamW (found {found})"
             raise CheckpointError(msg)
         value = entry[moment]
         if not isinstance(value, Tensor):

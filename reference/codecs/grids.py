@@ -7,7 +7,7 @@ it returns, the guard decides with the decoded values from the stored parameters
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -91,16 +91,16 @@ def choose_grids(m: Tensor, v: Tensor, m_levels: int, v_levels: int, guard: Guar
     ]
     sign = torch.where(m < 0, -1.0, 1.0)
 
-    def grids(choice: tuple[int, ...]) -> tuple[LogGrid, LogGrid]:
+    def grids(choice: Sequence[int]) -> tuple[LogGrid, LogGrid]:
         m_low, m_high, v_low, v_high = (end[i] for end, i in zip(ends, choice, strict=True))
         return LogGrid.spanning(m_low, m_high, m_levels), LogGrid.spanning(v_low, v_high, v_levels)
 
-    def rejected(choice: tuple[int, ...]) -> int:
+    def rejected(choice: Sequence[int]) -> int:
         m_grid, v_grid = grids(choice)
         m_hat = _approximate(log_m, m_grid) * sign
         return int((~guard(m, v, m_hat, _approximate(log_v, v_grid))).sum())
 
-    choice = (0, 0, 0, 0)
+    choice: tuple[int, ...] = (0, 0, 0, 0)
     cost = rejected(choice)
     for _ in range(_ROUNDS):
         before = cost
@@ -119,5 +119,3 @@ def _approximate(logarithms: Tensor, grid: LogGrid) -> Tensor:
     """About what decoding the nearest code would give: good enough to compare grids, never to decode."""
     index = ((logarithms - grid.low) / grid.step).round().clamp(0, grid.levels - 1)
     return torch.exp2(grid.low + index * grid.step).float()
-
-

@@ -2,11 +2,12 @@
 
 For one coordinate, over the step size, and with the negative gradients folded onto the positive by the sign of `w g`:
 
-    N(g) = (1-w)(m_hat - m) H_hat(g) + ((1-w) m + w g) (H_hat(g) - H(g)),    H(g) = 1/(sqrt(radicand*v + curvature*g*g) + eps)
+    N(g) = (1-w)(m_hat - m) H_hat(g) + ((1-w) m + w g) (H_hat(g) - H(g))
+    H(g) = 1/(sqrt(radicand*v + curvature*g*g) + eps)
 
-On a cell `low <= |g| <= high` the reciprocal `H_hat` decreases, and `H_hat - H` keeps its sign and shrinks, so that the end
-points bound both products with the cancellation between them kept.  Towards infinity `|w g (H_hat - H)|` is at most
-`(w/q) |H_hat - H|(low) / H_hat(low)`, because `q |g| <= sqrt(...)`.
+On a cell `low <= |g| <= high` the reciprocal `H_hat` decreases, and `H_hat - H` keeps its sign and shrinks, so that
+the end points bound both products with the cancellation between them kept.  Towards infinity `|w g (H_hat - H)|` is at
+most `(w/q) |H_hat - H|(low) / H_hat(low)`, because `q |g| <= sqrt(...)`.
 
 Claimed: `upper` is at least `|N(g)|` for every `g` of the cell, its own rounding included.  Nothing here knows about
 binary32 rounding of the updates: callers add the slack of both trajectories, or ask the bit-exact op model.
@@ -44,7 +45,7 @@ class States(NamedTuple):
 class Cells(NamedTuple):
     """Ranges of gradient magnitudes, with what is needed of their end points; float64 tensors of one shape."""
 
-    index: Tensor  #: int64: which coordinate
+    coordinate: Tensor  #: int64: which one, by its position in the states
     low: Tensor  #: binary32 values
     high: Tensor
     reciprocal_low: Tensor  #: H_hat(low)
@@ -54,7 +55,8 @@ class Cells(NamedTuple):
 
     def select(self, index: Tensor) -> Cells:
         """The cells at an index or mask."""
-        return Cells(*(part[index] for part in self))
+        places = index.nonzero().flatten() if index.dtype is torch.bool else index
+        return Cells(*(part[places] for part in self))
 
     @classmethod
     def joined(cls, first: Cells, second: Cells) -> Cells:
@@ -67,9 +69,7 @@ class Cells(NamedTuple):
         return self.high.float().view(torch.int32).long() - self.low.float().view(torch.int32).long()
 
 
-def reciprocals(
-    op: OrderedArithmetic[T], constants: GuardConstants, v: T, v_hat: T, gap: T, g: T
-) -> tuple[T, T]:
+def reciprocals(op: OrderedArithmetic[T], constants: GuardConstants, v: T, v_hat: T, gap: T, g: T) -> tuple[T, T]:
     """`H_hat(g)` and `|H_hat(g) - H(g)|`, free of cancellation.
 
     Args:
@@ -150,7 +150,7 @@ class CellBounds:
 
     def upper(self, cells: Cells) -> Tensor:
         """At least `|N(g)|` for every `g` with `low <= |g| <= high`, of either sign."""
-        shift, pull = self._shift[cells.index], self._pull[cells.index]
+        shift, pull = self._shift[cells.coordinate], self._pull[cells.coordinate]
         return self._upper(shift, pull, cells)
 
     def upper_of_rows(self, g: Tensor, reciprocal: Tensor, difference: Tensor) -> Tensor:

@@ -2,20 +2,23 @@
 
 With `A = sqrt(beta2*min(v, v_hat))/b`, `B` likewise of the larger, `H(y) = 1/(sqrt(y) + eps)`, `q = sqrt(c)/b`:
 
-    deviation <= a * ( (1-w)|m_hat - m| H(v_hat) + (1-w)|m| |H(v) - H(v_hat)| + w P ) + slack(m, v) + slack(m_hat, v_hat)
-    P = sup_g |g| |H - H_hat| <= min( G (H_A - H_B), (B-A)/q H_B, d H_A H_B/(2q), d/(3 sqrt(3) q A^2), d/(16 q eps A) )
+    deviation <= a * ( (1-w)|m_hat - m| H(v_hat) + (1-w)|m| |H(v) - H(v_hat)| + w P ) + slack + slack_hat
+    P = sup_g |g| |H - H_hat|
+      <= min( G (H_A - H_B), (B-A)/q H_B, d H_A H_B/(2q), d/(3 sqrt(3) q A^2), d/(16 q eps A) ),   d = B^2 - A^2
 
-where `d = B^2 - A^2`.  Derivation: `proofs` (A2, A5.split, P0 to P4); slack of both binary32 trajectories: `guard.slack`.
+Derivation: the lemmas of `proofs`, from `two_trajectories` to the five `third_term_*`; slack of both binary32
+trajectories: `guard.slack`.
 
-Claimed: whatever this returns, times `inflation`, is at least the deviation of the bit-exact op model for every binary32
-`g` with `|g| <= G`.  The rounding of this evaluation itself is counted by running the same source in `RoundingCount`.
+Claimed: whatever this returns, times `bound_inflation`, is at least the deviation of the bit-exact op model for every
+binary32 `g` with `|g| <= G`.  The rounding of this evaluation itself is counted by running the same source in
+`RoundingCount`.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -44,7 +47,7 @@ def trajectory_slack(op: OrderedArithmetic[T], constants: GuardConstants, m: T, 
     return op.add(proportional, op.constant(constants.slack_gradient))
 
 
-def third_term(  # noqa: PLR0913 - the five quantities that its five bounds combine
+def third_term(
     op: OrderedArithmetic[T],
     constants: GuardConstants,
     radicand_gap: T,
@@ -69,10 +72,17 @@ def third_term(  # noqa: PLR0913 - the five quantities that its five bounds comb
     )
 
 
-def deviation_bound(  # noqa: PLR0913 - a coordinate's two states
-    op: OrderedArithmetic[T], constants: GuardConstants, m: T, v: T, m_hat: T, v_hat: T
-) -> T:
-    """The bound above, not yet inflated by its own rounding; in units of the parameter.
+class BoundTerms(NamedTuple, Generic[T]):
+    """The four terms of the bound, each over the step size (so in learning rates over the bias correction)."""
+
+    first_moment: T  #: `(1-w)|m_hat - m| H(v_hat)`
+    second_moment: T  #: `(1-w)|m| |H(v) - H(v_hat)|`
+    gradient: T  #: `w P`
+    rounding: T  #: what binary32 may move both updates by, without the floor
+
+
+def bound_terms(op: OrderedArithmetic[T], constants: GuardConstants, m: T, v: T, m_hat: T, v_hat: T) -> BoundTerms[T]:
+    """The terms of the bound for one coordinate's two states.
 
     Args:
         op: a number domain.
@@ -94,17 +104,23 @@ def deviation_bound(  # noqa: PLR0913 - a coordinate's two states
     reciprocal_gap = mul(root_gap, mul(reciprocal_low, reciprocal_high))
 
     complement = constant(constants.complement)
-    first = mul(mul(complement, op.distance(m_hat, m)), reciprocal_hat)
-    second = mul(mul(complement, op.absolute(m)), reciprocal_gap)
-    third = mul(
-        constant(constants.w),
-        third_term(op, constants, radicand_gap, root_gap, low, reciprocal_low, reciprocal_high),
+    supremum = third_term(op, constants, radicand_gap, root_gap, low, reciprocal_low, reciprocal_high)
+    return BoundTerms(
+        first_moment=mul(mul(complement, op.distance(m_hat, m)), reciprocal_hat),
+        second_moment=mul(mul(complement, op.absolute(m)), reciprocal_gap),
+        gradient=mul(constant(constants.w), supremum),
+        rounding=add(
+            trajectory_slack(op, constants, m, reciprocal), trajectory_slack(op, constants, m_hat, reciprocal_hat)
+        ),
     )
-    slack = add(
-        trajectory_slack(op, constants, m, reciprocal), trajectory_slack(op, constants, m_hat, reciprocal_hat)
-    )
-    floor = constant(constants.slack_floor)
-    return add(mul(constant(constants.step), add(add(first, second), add(third, slack))), add(floor, floor))
+
+
+def deviation_bound(op: OrderedArithmetic[T], constants: GuardConstants, m: T, v: T, m_hat: T, v_hat: T) -> T:
+    """The bound, not yet inflated by its own rounding; in units of the parameter.  Arguments as `bound_terms`."""
+    first, second, third, rounding = bound_terms(op, constants, m, v, m_hat, v_hat)
+    total = op.add(op.add(first, second), op.add(third, rounding))
+    floor = op.constant(constants.slack_floor)
+    return op.add(op.mul(op.constant(constants.step), total), op.add(floor, floor))
 
 
 @cache

@@ -42,7 +42,7 @@ class GuardConstants(NamedTuple):
     threshold: float  #: `tau * lr` rounded down: the deviation allowed, in units of the parameter
 
 
-def guard_constants(  # noqa: PLR0913 - what a claim about one tensor is made of
+def guard_constants(
     claim: Claim,
     implementation: Implementation,
     options: StepOptions,
@@ -67,7 +67,7 @@ def guard_constants(  # noqa: PLR0913 - what a claim about one tensor is made of
     if scalars.eps == 0:
         msg = "eps is 0 in binary32: the update is unbounded where v is 0, so nothing can be guaranteed"
         raise UnsupportedError(msg)
-    if scalars.step == 0 or not math.isfinite(scalars.step):
+    if not (lr > 0 and scalars.step != 0 and math.isfinite(scalars.step)):
         msg = (
             f"lr {lr!r} gives a step size of {scalars.step!r}: a tolerance counted in learning rates means nothing; "
             "pass the learning rate of the run that will resume, --lr on the command line"

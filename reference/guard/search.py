@@ -1,18 +1,18 @@
 """Branch and bound over gradients, vectorised over coordinates: which coordinates are safe, and where the worst lies.
 
-Cells are ranges of binary32 magnitudes, so that every gradient of the claim is in some cell.  A cell is dropped when its
-upper bound is below a cutoff, and split otherwise.  Two searches use it:
+Cells are ranges of binary32 magnitudes, so that every gradient of the claim is in some cell.  A cell is dropped when
+its upper bound is below a cutoff, and split otherwise.  Two searches use it:
 
-* `survivors`: the cutoff is what the tolerance leaves after the rounding slack of both trajectories.  A coordinate
-  with no cell left is safe.  What is left lies within the slack of the tolerance, or violates it, and is decided by the
-  bit-exact op model (in the oracle).
+* the oracle's decision (`oracle.worst_case`): the cutoff is `allowance`, what the tolerance leaves after the rounding
+  slack of both trajectories.  A coordinate with no cell left is safe; the rest is decided by the bit-exact op model.
 * `enclose`: the cutoff is a little above the best value seen, which yields a lower and an upper end for the supremum.
 
-Claimed: a dropped cell holds no gradient above its cutoff.  Every loop has a budget; what it leaves is returned as left.
+Claimed: a dropped cell holds no gradient above its cutoff.  Every loop has a budget; what it leaves is said.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -55,8 +55,14 @@ def allowance(constants: GuardConstants, states: States) -> Tensor:
     return (constants.threshold - slack_of(constants, states)) / constants.step / bound_inflation()
 
 
-def first_partition(constants: GuardConstants, bounds: CellBounds, cutoff: Tensor) -> Partition:
-    """Evaluate all coordinates at a few gradients and keep the cells between them that may exceed `cutoff`."""
+def first_partition(constants: GuardConstants, bounds: CellBounds, cutoff: Callable[[Tensor], Tensor]) -> Partition:
+    """Evaluate all coordinates at a few gradients and keep the cells between them that may exceed the cutoff.
+
+    Args:
+        constants: of the tensor.
+        bounds: of the coordinates.
+        cutoff: gives each coordinate's cutoff from the largest `|N|` seen.
+    """
     scale = bounds.scale()
     ends = torch.tensor([*_FIRST_ENDS, torch.inf], dtype=torch.float64).unsqueeze(1)
     finite = torch.where(ends.isinf(), constants.gradient_bound, ends.nan_to_num(posinf=0.0) * scale)
@@ -69,7 +75,7 @@ def first_partition(constants: GuardConstants, bounds: CellBounds, cutoff: Tenso
     best, row = torch.maximum(plus, minus).max(dim=0)
     column = torch.arange(g.shape[1])
     sign = torch.where(plus[row, column] >= minus[row, column], 1.0, -1.0)
-    keep = (bounds.upper_of_rows(g, reciprocal, difference) > cutoff) & (g[:-1] < g[1:])
+    keep = (bounds.upper_of_rows(g, reciprocal, difference) > cutoff(best)) & (g[:-1] < g[1:])
     at_row, index = keep.nonzero(as_tuple=True)
     cells = Cells(
         index,
@@ -91,10 +97,10 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     """
     middle = torch.where(cells.high > _LONG * cells.low, _CUT * cells.low, 0.5 * (cells.low + cells.high))
     middle = torch.where(cells.low > 0, middle, 0.5 * cells.high).float().double()
-    reciprocal, difference = bounds.at(middle, cells.index)
+    reciprocal, difference = bounds.at(middle, cells.coordinate)
     lower = cells._replace(high=middle, reciprocal_high=reciprocal, difference_high=difference)
     upper = cells._replace(low=middle, reciprocal_low=reciprocal, difference_low=difference)
-    plus, minus = bounds.values(middle, reciprocal, difference, cells.index)
+    plus, minus = bounds.values(middle, reciprocal, difference, cells.coordinate)
     return Cells.joined(lower, upper), torch.maximum(plus, minus), torch.where(plus >= minus, middle, -middle)
 
 
@@ -125,29 +131,27 @@ def enclose(
     """
     bounds = CellBounds(constants, states)
     floor = ignore_below / constants.step
-    n = states.m.numel()
-    cells, best, gradient = first_partition(constants, bounds, torch.full((n,), -1.0, dtype=torch.float64))
-    dropped = torch.maximum(best * (1 + relative_gap), torch.full_like(best, floor))
+
+    def cutoff(best: Tensor) -> Tensor:
+        return (best * (1 + relative_gap)).clamp(min=floor)
+
+    cells, best, gradient = first_partition(constants, bounds, cutoff)
     for _ in range(rounds):
-        cutoff = torch.maximum(best * (1 + relative_gap), torch.full_like(best, floor))
-        cells = cells.select(bounds.upper(cells) > cutoff[cells.index])
         cells = cells.select(cells.floats_inside > 1)
-        if cells.index.numel() == 0:
+        if cells.coordinate.numel() == 0:
             break
-        parents = cells.index
+        parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         best, gradient = _improve(best, gradient, parents, values, at)
-        dropped = torch.maximum(dropped, cutoff)
-    upper = torch.maximum(dropped, best * (1 + relative_gap))
-    if cells.index.numel():
-        upper = upper.scatter_reduce(0, cells.index, bounds.upper(cells), "amax")
+        cells = cells.select(bounds.upper(cells) > cutoff(best)[cells.coordinate])
+    upper = cutoff(best)  # cutoffs only grow: whatever was dropped earlier is below the last one too
+    if cells.coordinate.numel():
+        upper = upper.scatter_reduce(0, cells.coordinate, bounds.upper(cells), "amax")
     step = constants.step
     return Enclosure(best * step, upper * step * bound_inflation(), gradient)
 
 
-def _improve(
-    best: Tensor, gradient: Tensor, index: Tensor, values: Tensor, at: Tensor
-) -> tuple[Tensor, Tensor]:
+def _improve(best: Tensor, gradient: Tensor, index: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """The larger of what was best and the new values, with the gradient that attains it."""
     improved = best.scatter_reduce(0, index, values, "amax")
     attains = values >= improved[index]

@@ -63,7 +63,7 @@ def rounding_slack(
         fmt: the format the model computes in.
     """
     u, n = fmt.unit_roundoff, fmt.half_smallest_subnormal
-    w, c, beta2, b, eps = (Fraction(x) for x in (scalars.w, scalars.c, scalars.beta2, scalars.root, scalars.eps))
+    w, c, b, eps = (Fraction(x) for x in (scalars.w, scalars.c, scalars.root, scalars.eps))
     a = abs(Fraction(scalars.step))
 
     share = _UNDERFLOW_SHARE * u
@@ -98,7 +98,7 @@ def rounding_slack(
     )
 
 
-def _largest_gradient(  # noqa: PLR0913 - the five bounds that the slack has just derived
+def _largest_gradient(
     scalars: Scalars[float],
     fmt: FloatFormat,
     kappa: Fraction,

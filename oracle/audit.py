@@ -1,0 +1,291 @@
+"""The audit: every coordinate of a `.gmc` file against its native checkpoint.
+
+For each guarded tensor: the file is the native's own, escapes are bit-identical, every other coordinate keeps the claim
+for every gradient (decided by `worst_case`), and each escape was needed or not.  Nothing is sampled.
+
+Claimed: what `worst_case.Verdict` claims, for every coordinate; counts add up to the coordinates of the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, largest_deviation
+from guarded_moments.reference.adam import update_regions
+from guarded_moments.reference.checkpoint.guarded import (
+    GuardedState,
+    GuardedTensor,
+    constants_of,
+    digest_of,
+    escape_reasons,
+    scalars_of,
+)
+from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order, parameters_of
+from guarded_moments.reference.errors import CheckpointError
+from guarded_moments.reference.floats import hex_of
+from guarded_moments.reference.guard import in_domain
+from guarded_moments.reference.guard.cells import States
+from guarded_moments.reference.op_models import implementation_named, platform_description
+from guarded_moments.reference.platform import one_torch_thread, require_subnormals
+
+#: Coordinates of a violation or of the closest call that are spelled out; the rest is counted.
+_SPELLED_OUT = 10
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One coordinate at one gradient, as bits."""
+
+    where: str  #: the tensor
+    position: tuple[int, ...]  #: index into the tensor
+    m: float
+    v: float
+    m_hat: float
+    v_hat: float
+    gradient: float | None  #: None where no gradient is involved: an escape that is not the native pair
+    deviation: float | None  #: bit-exact, in learning rates
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, values as C99 hexadecimal with bits."""
+        bits = {name: hex_of(getattr(self, name)) for name in ("m", "v", "m_hat", "v_hat")}
+        gradient = None if self.gradient is None else hex_of(self.gradient)
+        return {
+            "where": self.where,
+            "position": list(self.position),
+            **bits,
+            "gradient": gradient,
+            "deviation": self.deviation,
+        }
+
+
+@dataclass
+class TensorAudit:
+    """What was found in one guarded tensor."""
+
+    where: str
+    implementation: str
+    coordinates: int
+    safe: int = 0
+    violations: int = 0
+    undecided: int = 0
+    escapes: int = 0
+    needless_escapes: int = 0
+    undecided_escapes: int = 0
+    escape_reasons: dict[str, int] = field(default_factory=dict)
+    max_deviation: float = 0.0  #: attained, in learning rates
+    max_deviation_upper: float = 0.0  #: no gradient of any coordinate deviates by more
+
+
+@dataclass
+class Audit:
+    """The result for a whole file."""
+
+    claims: list[str]
+    not_claimed: str
+    platform: str
+    tensors: list[TensorAudit] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)  #: coordinates of tensors stored whole, by reason
+    findings: list[Finding] = field(default_factory=list)  #: the first violations
+    closest: Finding | None = None  #: the largest deviation among the guarded coordinates
+
+    def total(self, name: str) -> int:
+        """A count, over all guarded tensors."""
+        return sum(int(getattr(tensor, name)) for tensor in self.tensors)
+
+    @property
+    def coordinates(self) -> int:
+        """All coordinates of the checkpoint, those of tensors kept whole included."""
+        return self.total("coordinates") + sum(self.kept.values())
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was established for every coordinate."""
+        return self.total("violations") == 0 and self.total("undecided") == 0
+
+
+def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[int, int], None] | None = None) -> Audit:
+    """Check every coordinate of `state` against the checkpoint it was made from.
+
+    Args:
+        state: a read `.gmc` file.
+        native: the native optimizer state_dict.
+        progress: called with coordinates done and in all.
+
+    Raises:
+        CheckpointError: `native` is not the checkpoint that the file was made from.
+        PlatformError: this process flushes subnormals.
+    """
+    require_subnormals()
+    parameters = {parameter.key: parameter for parameter in parameters_of(native)}
+    _require_own(state, parameters)
+    claims = [state.claim_for(tensor) for tensor in state.tensors]
+    result = Audit(
+        claims=sorted({claim.sentence() for claim in claims}),
+        not_claimed=claims[0].not_claimed() if claims else "",
+        platform=platform_description(),
+    )
+    for kept in state.kept:
+        result.kept[kept.because] = result.kept.get(kept.because, 0) + kept.numel
+    done = sum(result.kept.values())
+    for tensor in state.tensors:
+        with one_torch_thread():
+            _audit_tensor(state, tensor, parameters[tensor.key], result)
+        done += tensor.numel
+        if progress is not None:
+            progress(done, state.coordinates)
+    return result
+
+
+def _require_own(state: GuardedState, parameters: Mapping[int | str, Parameter]) -> None:
+    """Refuse a native checkpoint that differs in any way from the one the file was made from."""
+    stored = {t.key for t in state.tensors} | {t.key for t in state.kept}
+    for key in [*stored, *parameters]:
+        if key not in parameters or key not in stored:
+            side = "the native checkpoint" if key not in parameters else "the file"
+            raise CheckpointError(f"not the file's own native checkpoint: {side} has no state[{key!r}]")
+    for tensor in state.tensors:
+        parameter = parameters[tensor.key]
+        stored_group, native_group = state.group_of(tensor.key), dict(parameter.param_group)
+        for what, same in (
+            ("shape", tensor.shape == tuple(parameter.m.shape)),
+            ("memory layout", tensor.stride == parameter.m.stride()),
+            ("step", tensor.next_step == parameter.next_step),
+            ("hyperparameters", _same_group(stored_group, native_group)),
+            ("moments", tensor.native_digest == digest_of(parameter.m, parameter.v)),
+        ):
+            if not same:
+                raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} differs in its {what}")
+    for kept in state.kept:
+        parameter, entry = parameters[kept.key], state.skeleton["state"][kept.key]
+        if not (same_bits(parameter.m, entry["exp_avg"]) and same_bits(parameter.v, entry["exp_avg_sq"])):
+            raise CheckpointError(f"not the file's own native checkpoint: {kept.where} differs in its moments")
+
+
+def _same_group(stored: Mapping[str, Any], native: Mapping[str, Any]) -> bool:
+    return stored.keys() == native.keys() and all(
+        bool(torch.equal(torch.as_tensor(value), torch.as_tensor(native[key])))
+        if isinstance(value, Tensor) or isinstance(native[key], Tensor)
+        else value == native[key]
+        for key, value in stored.items()
+    )
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have one dtype, one shape and the same bits, NaN payloads included."""
+    if a.dtype is not b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten().view(torch.uint8))
+
+
+def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Parameter, result: Audit) -> None:
+    implementation = implementation_named(tensor.implementation)
+    constants = constants_of(parameter, state.claim_for(tensor), implementation, tensor.lr)
+    scalars, options = scalars_of(parameter, tensor.lr), parameter.hyperparameters.options
+    native = States(in_memory_order(parameter.m), in_memory_order(parameter.v), *tensor.decode())
+    escaped = tensor.escaped
+    found = TensorAudit(tensor.where, tensor.implementation, tensor.numel, escapes=int(escaped.sum()))
+    found.escape_reasons = escape_reasons(native.m[escaped], native.v[escaped])
+    covered = in_domain(native.m, native.v) & in_domain(native.m_hat, native.v_hat)
+    exact = (_bits(native.m) == _bits(native.m_hat)) & (_bits(native.v) == _bits(native.v_hat))
+    # An escape that is not the native pair, or a code for what the guard does not cover, needs no gradient to be wrong.
+    wrong = (escaped & ~exact) | (~escaped & ~covered)
+    found.violations += int(wrong.sum())
+    _spell_out(result, tensor, native, wrong.nonzero().flatten(), None, None)
+
+    encoded = _as_if_not_escaped(tensor, native)
+    for model, region in update_regions(implementation, options, tensor.numel):
+        trajectories = Trajectories(model, options, scalars)
+        index = (region & ~escaped & covered).nonzero().flatten()
+        states = native.select(index)
+        decisions = decide(constants, trajectories, states)
+        found.safe += int((decisions.verdict == Verdict.SAFE).sum())
+        found.undecided += int((decisions.verdict == Verdict.UNDECIDED).sum())
+        unsafe = decisions.verdict == Verdict.UNSAFE
+        found.violations += int(unsafe.sum())
+        _spell_out(result, tensor, native, index[unsafe], decisions, unsafe)
+        _note_closest(result, found, tensor, native, index, (constants, trajectories, states))
+
+        judged = (region & escaped & in_domain(native.m, native.v)).nonzero().flatten()
+        verdict = decide(constants, trajectories, encoded.select(judged)).verdict
+        found.needless_escapes += int((verdict == Verdict.SAFE).sum())
+        found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
+    result.tensors.append(found)
+
+
+def _as_if_not_escaped(tensor: GuardedTensor, native: States) -> States:
+    """The native states with what the codec would have made of them, zero where it cannot encode."""
+    zero = torch.zeros(())
+    usable = in_domain(native.m, native.v)
+    codes = tensor.codec.encode(torch.where(usable, native.m, zero), torch.where(usable, native.v, zero))
+    return States(native.m, native.v, *tensor.codec.decode(*codes))
+
+
+def _note_closest(
+    result: Audit,
+    found: TensorAudit,
+    tensor: GuardedTensor,
+    native: States,
+    index: Tensor,
+    search: tuple[Any, Trajectories, States],
+) -> None:
+    """Find the largest deviation of the tensor and keep it if it is the largest so far."""
+    worst = largest_deviation(*search, known=found.max_deviation * tensor.lr)
+    found.max_deviation_upper = max(found.max_deviation_upper, worst.upper / tensor.lr)
+    if worst.coordinate is None:
+        return
+    found.max_deviation = worst.deviation / tensor.lr
+    if result.closest is None or found.max_deviation > (result.closest.deviation or 0.0):
+        where = int(index[worst.coordinate])
+        result.closest = _finding(tensor, native, where, worst.gradient, found.max_deviation)
+
+
+def _spell_out(
+    result: Audit,
+    tensor: GuardedTensor,
+    native: States,
+    index: Tensor,
+    decisions: Decisions | None,
+    chosen: Tensor | None,
+) -> None:
+    room = _SPELLED_OUT - len(result.findings)
+    for rank, where in enumerate(index[: max(0, room)].tolist()):
+        gradient = deviation = None
+        if decisions is not None:
+            gradient = float(decisions.witness[chosen][rank])
+            deviation = float(decisions.deviation[chosen][rank]) / tensor.lr
+        result.findings.append(_finding(tensor, native, where, gradient, deviation))
+
+
+def _finding(
+    tensor: GuardedTensor, native: States, where: int, gradient: float | None, deviation: float | None
+) -> Finding:
+    m, v, m_hat, v_hat = (float(moment[where]) for moment in native)
+    return Finding(tensor.where, position_of(tensor, where), m, v, m_hat, v_hat, gradient, deviation)
+
+
+def position_of(tensor: GuardedTensor, flat: int) -> tuple[int, ...]:
+    """The index into a tensor of an offset in its memory order."""
+    position = [0] * len(tensor.shape)
+    for axis in sorted(range(len(tensor.shape)), key=lambda axis: -tensor.stride[axis]):
+        if tensor.shape[axis] > 1:
+            position[axis], flat = divmod(flat, tensor.stride[axis])
+    return tuple(position)
+
+
+def _bits(values: Tensor) -> Tensor:
+    return values.contiguous().view(torch.int32)
+
+
+def reasons_of(result: Audit) -> dict[str, int]:
+    """Escapes by reason, over all tensors."""
+    total: Counter[str] = Counter()
+    for tensor in result.tensors:
+        total.update(tensor.escape_reasons)
+    return dict(total)

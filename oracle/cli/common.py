@@ -1,0 +1,89 @@
+"""What the commands share: parameters, numbers in hexadecimal, progress on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+
+
+class Number(click.ParamType[float]):
+    """A number in decimal or C99 hexadecimal (`0x1.8p-12`), `inf` and `nan` included."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it, or fail with the text that was given."""
+        text = str(value)
+        try:
+            return float.fromhex(text) if "0x" in text.lower() else float(text)
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is not a number (decimal, or hexadecimal such as 0x1.8p-12)", param, ctx)
+
+
+NUMBER = Number()
+#: Existence is checked by the readers, whose messages say more.
+FILE = click.Path(path_type=Path)
+
+tolerance_option = click.option(
+    "--tolerance",
+    type=NUMBER,
+    required=True,
+    metavar="TAU",
+    help="Largest deviation of the first update, in learning rates; 0.01 is a good start.",
+)
+grad_bound_option = click.option(
+    "--grad-bound",
+    type=NUMBER,
+    required=True,
+    metavar="G",
+    help=(
+        "Largest |gradient| covered, as it enters the moments; inf covers all up to the op model's overflow limit. "
+        "With clip_grad_norm_ at c, c*(1+2**-20) is safe."
+    ),
+)
+op_model_option = click.option(
+    "--op-model",
+    metavar="NAME",
+    help="Op model of the run that will resume, such as torch-2.13-cpu-avx2/single; by default this machine's.",
+)
+force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+
+
+def check_claim(tolerance: float, grad_bound: float) -> None:
+    """Refuse a tolerance or bound that makes no claim, before anything is read."""
+    Claim(Tolerance(tolerance), GradientBound(grad_bound), implementation="")
+
+
+#: Columns assumed where standard output is no terminal, so that tables are not folded.
+_WIDE = 200
+
+
+def out() -> Console:
+    """The console for results; plain and wide when standard output is no terminal."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Show coordinates done on standard error, if that is a terminal; gives the function to call."""
+    columns = (TextColumn(text), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(text, total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield update
+
+
+def percent(part: int, whole: int) -> str:
+    """A share with two decimals, `0.00 %` for nothing of nothing."""
+    return f"{100 * part / whole if whole else 0:.2f} %"

@@ -1,0 +1,146 @@
+"""`gmc explain`: one coordinate, from its moments to the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from guarded_moments.oracle.cli.common import (
+    FILE,
+    NUMBER,
+    grad_bound_option,
+    op_model_option,
+    out,
+    tolerance_option,
+)
+from guarded_moments.oracle.explain import Explanation, explain
+from guarded_moments.oracle.worst_case import Verdict
+from guarded_moments.reference.checkpoint import read
+from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+from guarded_moments.reference.codecs import Log8, LogGrid
+from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
+from guarded_moments.reference.errors import CheckpointError
+from guarded_moments.reference.floats import hex_of, round_to_binary32
+from guarded_moments.reference.hyperparameters import Hyperparameters
+from guarded_moments.reference.op_models import implementation_for
+
+#: The grids of a coordinate without a file: fourteen and twenty octaves, about what a small trained model needs.
+_M_RANGE, _V_RANGE = (-22.0, -8.0), (-36.0, -16.0)
+_ADAM = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+
+
+@click.command("explain")
+@click.option("--m", type=NUMBER, required=True, help="Native first moment (exp_avg), decimal or 0x1.8p-12.")
+@click.option("--v", type=NUMBER, required=True, help="Native second moment (exp_avg_sq).")
+@tolerance_option
+@grad_bound_option
+@click.option("--like", type=FILE, metavar="FILE.gmc", help="Take grids, hyperparameters and step from this file ...")
+@click.option("--tensor", default=0, show_default=True, help="... and this of its guarded tensors, counted from 0.")
+@click.option("--m-range", nargs=2, type=NUMBER, default=_M_RANGE, show_default=True, help="Grid of m, in octaves.")
+@click.option("--v-range", nargs=2, type=NUMBER, default=_V_RANGE, show_default=True, help="Grid of v, in octaves.")
+@click.option("--lr", type=NUMBER, help="Learning rate.  [default: 0.001, or the file's]")
+@click.option("--beta1", type=NUMBER, help="[default: 0.9, or the file's]")
+@click.option("--beta2", type=NUMBER, help="[default: 0.999, or the file's]")
+@click.option("--eps", type=NUMBER, help="[default: 1e-8, or the file's]")
+@click.option("--step", type=NUMBER, help="Number of the first update after recovery.  [default: 1000, or the file's]")
+@op_model_option
+def command(
+    m: float,
+    v: float,
+    tolerance: float,
+    grad_bound: float,
+    like: Path | None,
+    tensor: int,
+    m_range: tuple[float, float],
+    v_range: tuple[float, float],
+    lr: float | None,
+    beta1: float | None,
+    beta2: float | None,
+    eps: float | None,
+    step: float | None,
+    op_model: str | None,
+) -> None:
+    r"""Explain one coordinate: its codes, the guard's terms, its worst gradient, and both updates step by step.
+
+    \b
+      gmc explain --m 0x1.8p-12 --v 0x1.2p-22 --tolerance 0.01 --grad-bound 1.0
+      gmc explain --m 3e-5 --v 2e-9 --tolerance 0.01 --grad-bound inf --like optimizer.gmc --tensor 3
+    """
+    given = {name: x for name, x in (("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps)) if x is not None}
+    if like is None:
+        group = {**_ADAM, **given}
+        codec = Log8(LogGrid.spanning(*m_range, M_LEVELS), LogGrid.spanning(*v_range, V_LEVELS))
+        name, first = implementation_for({}).name, 1000.0
+    else:
+        state = read(like)
+        if not 0 <= tensor < len(state.tensors):
+            raise CheckpointError(f"{like}: has no guarded tensor {tensor}; it has {len(state.tensors)}")
+        source = state.tensors[tensor]
+        stored = Hyperparameters.from_param_group(state.group_of(source.key), source.where)
+        group = {name: getattr(replace(stored, lr=source.lr), name) for name in _ADAM} | given
+        codec, name, first = source.codec, source.implementation, source.next_step
+    hyperparameters = Hyperparameters.from_param_group(
+        {
+            "lr": group["lr"],
+            "betas": (group["beta1"], group["beta2"]),
+            "eps": group["eps"],
+            "weight_decay": 0.0,
+            "amsgrad": False,
+        },
+        "the options given",
+    )
+    number = first if step is None else step
+    if not (1 <= number < float("inf")):
+        raise CheckpointError(f"--step is {number!r}: expected the number of an update, 1 or more")
+    claim = Claim(Tolerance(tolerance), GradientBound(grad_bound), op_model or name)
+    found = explain(claim, hyperparameters, number, codec, round_to_binary32(m), round_to_binary32(v))
+    _show(out(), found, number)
+
+
+def _show(console: Console, found: Explanation, step: float) -> None:
+    console.print(f"claim     {found.claim.sentence()}")
+    console.print(f"update    number {step:g}, step size {found.constants.step:.8g}")
+    console.print(f"native    m {found.m!r} = {hex_of(found.m)}, v {found.v!r} = {hex_of(found.v)}")
+    if not found.covered:
+        console.print("guard     ESCAPES: NaN, infinite, negative, minus zero or huge; such a pair is stored exactly")
+        return
+    console.print(f"codes     m 0x{found.m_code:02x}, v 0x{found.v_code:02x}")
+    console.print(f"recovered m {found.m_hat!r} = {_hex(found.m_hat)}, v {found.v_hat!r} = {_hex(found.v_hat)}")
+    if found.terms is not None:
+        console.print("guard     terms, in learning rates:")
+        for name, value in (
+            ("(1-w)|m_hat-m| H(v_hat)", found.terms.first_moment),
+            ("(1-w)|m| |H(v)-H(v_hat)|", found.terms.second_moment),
+            ("w P", found.terms.gradient),
+            ("rounding of both", found.terms.rounding),
+        ):
+            console.print(f"            {name:<26} {value:.8g}")
+    verb = "ACCEPTS" if found.accepted else "ESCAPES"
+    console.print(f"            {'bound':<26} {found.bound:.8g}  against {found.claim.tolerance.value:g}: {verb}")
+    words = {
+        Verdict.SAFE: "SAFE: no gradient of the claim violates it",
+        Verdict.UNSAFE: "UNSAFE: this gradient violates the claim",
+        Verdict.UNDECIDED: "UNDECIDED: the search ran out of its budget",
+    }
+    console.print(f"worst     {words[found.verdict]}" if found.verdict is not None else "")
+    console.print(f"            g = {found.worst_gradient!r} = {_hex(found.worst_gradient)}")
+    console.print(
+        f"            deviation {found.worst_deviation:.10g} lr, bit-exact; certainly at most {found.worst_upper:.10g}"
+    )
+    table = Table("", "operation", "native", "recovered", box=None, pad_edge=False)
+    for native, recovered in zip(found.native_trace, found.recovered_trace, strict=True):
+        table.add_row(native.name, native.formula, _value(native.result), _value(recovered.result))
+    console.print("updates   at that gradient, each line one rounding:")
+    console.print(table)
+
+
+def _hex(value: float | None) -> str:
+    return "" if value is None else hex_of(value)
+
+
+def _value(value: float) -> str:
+    return f"{value:.9g}  {hex_of(value)}"

@@ -1,0 +1,108 @@
+"""One coordinate from its two moments to the verdict: codes, guard terms, worst gradient, both updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from guarded_moments.oracle.tracing import Operation, trace_update
+from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.oracle.worst_case import Verdict, decide, largest_deviation
+from guarded_moments.reference.adam import Scalars
+from guarded_moments.reference.arithmetic import TorchBinary64
+from guarded_moments.reference.claim import Claim
+from guarded_moments.reference.codecs import Log8
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
+from guarded_moments.reference.guard.cells import States
+from guarded_moments.reference.guard.closed_form import BoundTerms, bound_inflation, bound_terms, deviation_bound
+from guarded_moments.reference.hyperparameters import Hyperparameters
+from guarded_moments.reference.op_models import implementation_named
+from guarded_moments.reference.platform import one_torch_thread, require_subnormals
+
+#: The enclosure of one coordinate's supremum is narrowed to this share of it; the op model has the last word.
+_RELATIVE_GAP = 1e-7
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything there is to say about one coordinate.  Deviations and terms in learning rates."""
+
+    claim: Claim
+    scalars: Scalars[float]
+    constants: GuardConstants
+    m: float
+    v: float
+    covered: bool  #: in the guard's domain; if not, the rest is absent
+    m_code: int | None = None
+    v_code: int | None = None
+    m_hat: float | None = None
+    v_hat: float | None = None
+    terms: BoundTerms[float] | None = None
+    bound: float | None = None
+    accepted: bool = False
+    verdict: Verdict | None = None
+    worst_gradient: float | None = None
+    worst_deviation: float | None = None
+    worst_upper: float | None = None
+    native_trace: tuple[Operation, ...] = ()
+    recovered_trace: tuple[Operation, ...] = ()
+
+
+def explain(
+    claim: Claim, hyperparameters: Hyperparameters, step: float, codec: Log8, m: float, v: float
+) -> Explanation:
+    """Follow one coordinate through the codec, the guard and the worst-case search.
+
+    Args:
+        claim: tolerance, gradient bound and op model.
+        hyperparameters: of its param_group.
+        step: number of the first update after recovery.
+        codec: the grids of its tensor.
+        m: native first moment, a binary32 value.
+        v: native second moment, a binary32 value.
+    """
+    require_subnormals()
+    implementation = implementation_named(claim.implementation)
+    options, lr = hyperparameters.options, hyperparameters.lr
+    scalars = hyperparameters.scalars(step)
+    constants = guard_constants(claim, implementation, options, scalars, lr)
+    native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
+    if not bool(in_domain(*native)):
+        return Explanation(claim, scalars, constants, m, v, covered=False)
+    codes = codec.encode(*native)
+    m_hats, v_hats = codec.decode(*codes)
+    states = States(native[0], native[1], m_hats, v_hats)
+    op, exact = TorchBinary64(), [moment.double() for moment in states]
+    scale = constants.step / lr
+    terms = BoundTerms(*(float(term) * scale for term in bound_terms(op, constants, *exact)))
+    bound = float(deviation_bound(op, constants, *exact)) * bound_inflation() / lr
+    trajectories = Trajectories(implementation.body, options, scalars)
+    with one_torch_thread():
+        decided = decide(constants, trajectories, states)
+        worst = largest_deviation(constants, trajectories, states, relative_gap=_RELATIVE_GAP)
+    gradient, deviation = worst.gradient, worst.deviation
+    if float(decided.deviation[0]) > deviation:
+        gradient, deviation = float(decided.witness[0]), float(decided.deviation[0])
+    m_hat, v_hat = float(states.m_hat), float(states.v_hat)
+    return Explanation(
+        claim=claim,
+        scalars=scalars,
+        constants=constants,
+        m=m,
+        v=v,
+        covered=True,
+        m_code=int(codes[0]),
+        v_code=int(codes[1]),
+        m_hat=m_hat,
+        v_hat=v_hat,
+        terms=terms,
+        bound=bound,
+        accepted=bool(closed_form_guard(constants, *states)),
+        verdict=Verdict(int(decided.verdict[0])),
+        worst_gradient=gradient,
+        worst_deviation=deviation / lr,
+        worst_upper=worst.upper / lr,
+        native_trace=tuple(trace_update(implementation.body, options, scalars, m, v, gradient)),
+        recovered_trace=tuple(trace_update(implementation.body, options, scalars, m_hat, v_hat, gradient)),
+    )

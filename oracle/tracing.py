@@ -1,0 +1,99 @@
+"""An Adam update, operation by operation: the one step, run in an arithmetic that writes down what it does.
+
+Claimed: the trace is of the same source as the reference, `adam.make_update`; values are those of `NumpyBinary32`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.arithmetic import NumpyBinary32
+from guarded_moments.reference.op_models import OpModel
+
+
+class Operation(NamedTuple):
+    """One rounded operation."""
+
+    name: str  #: what later operations call its result: `t3`
+    formula: str  #: `fma(w, t1, m)`
+    result: float  #: a binary32 value
+
+
+@dataclass(frozen=True)
+class _Traced:
+    value: Any  #: a 0-d float32 array
+    name: str
+
+
+@final
+class _Tracing:
+    """`NumpyBinary32` on named scalars, keeping a record."""
+
+    def __init__(self) -> None:
+        self._op = NumpyBinary32()
+        self.operations: list[Operation] = []
+
+    def named(self, name: str, value: float) -> _Traced:
+        return _Traced(np.asarray(np.float32(value)), name)
+
+    def constant(self, value: float) -> _Traced:
+        return self.named(f"{value:g}", value)
+
+    def _record(self, formula: str, value: Any) -> _Traced:  # noqa: ANN401 - NumPy's 0-d results are arrays or scalars
+        name = f"t{len(self.operations) + 1}"
+        self.operations.append(Operation(name, formula, float(value)))
+        return _Traced(np.asarray(value), name)
+
+    def add(self, a: _Traced, b: _Traced) -> _Traced:
+        return self._record(f"{a.name} + {b.name}", self._op.add(a.value, b.value))
+
+    def sub(self, a: _Traced, b: _Traced) -> _Traced:
+        return self._record(f"{a.name} - {b.name}", self._op.sub(a.value, b.value))
+
+    def mul(self, a: _Traced, b: _Traced) -> _Traced:
+        return self._record(f"{a.name} * {b.name}", self._op.mul(a.value, b.value))
+
+    def div(self, a: _Traced, b: _Traced) -> _Traced:
+        return self._record(f"{a.name} / {b.name}", self._op.div(a.value, b.value))
+
+    def fma(self, a: _Traced, b: _Traced, c: _Traced) -> _Traced:
+        return self._record(f"fma({a.name}, {b.name}, {c.name})", self._op.fma(a.value, b.value, c.value))
+
+    def sqrt(self, a: _Traced) -> _Traced:
+        return self._record(f"sqrt({a.name})", self._op.sqrt(a.value))
+
+    def platform_sqrt(self, a: _Traced) -> _Traced:
+        return self._record(f"torch.sqrt({a.name})", self._op.platform_sqrt(np.atleast_1d(a.value))[0])
+
+    def negate(self, a: _Traced) -> _Traced:
+        return _Traced(self._op.negate(a.value), f"-{a.name}")
+
+    def select_less(self, a: _Traced, b: _Traced, if_less: _Traced, otherwise: _Traced) -> _Traced:
+        return if_less if a.value < b.value else otherwise
+
+    def select_nan(self, a: _Traced, if_nan: _Traced, otherwise: _Traced) -> _Traced:
+        return if_nan if np.isnan(a.value) else otherwise
+
+
+def trace_update(
+    model: OpModel, options: StepOptions, scalars: Scalars[float], m: float, v: float, g: float
+) -> list[Operation]:
+    """The rounded operations of one update, in order; the last one's result is the update.
+
+    Args:
+        model: the op model.
+        options: per-tensor choices.
+        scalars: the kernel's constants.
+        m: first moment, a binary32 value.
+        v: second moment, a binary32 value.
+        g: the gradient as it enters the moments, a binary32 value.
+    """
+    op = _Tracing()
+    names = Scalars("w", "c", "beta2", "root", "eps", "step", "w-1", "1-w", "1-lr*wd", "wd")
+    constants = Scalars(*(op.named(name, value) for name, value in zip(names, scalars, strict=True)))
+    make_update(op, model, options)(op.named("m", m), op.named("v", v), op.named("g", g), constants)
+    return op.operations

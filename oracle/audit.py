@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.difference import first_difference
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, largest_deviation
-from guarded_moments.reference.adam import update_regions
 from guarded_moments.reference.checkpoint.guarded import (
     GuardedState,
     GuardedTensor,
@@ -30,9 +30,9 @@ from guarded_moments.reference.checkpoint.guarded import (
 from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order, parameters_of
 from guarded_moments.reference.errors import CheckpointError
 from guarded_moments.reference.floats import hex_of
-from guarded_moments.reference.guard import in_domain
-from guarded_moments.reference.guard.cells import States
-from guarded_moments.reference.op_models import implementation_named, platform_description
+from guarded_moments.reference.guard import GuardConstants, in_domain
+from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.implementations import implementation_named, platform_description
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
 #: Coordinates of a violation or of the closest call that are spelled out; the rest is counted.
@@ -124,7 +124,7 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
     """
     require_subnormals()
     parameters = {parameter.key: parameter for parameter in parameters_of(native)}
-    _require_own(state, parameters)
+    _require_own(state, native, parameters)
     claims = [state.claim_for(tensor) for tensor in state.tensors]
     result = Audit(
         claims=sorted({claim.sentence() for claim in claims}),
@@ -143,51 +143,32 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
     return result
 
 
-def _require_own(state: GuardedState, parameters: Mapping[int | str, Parameter]) -> None:
-    """Refuse a native checkpoint that differs in any way from the one the file was made from."""
-    stored = {t.key for t in state.tensors} | {t.key for t in state.kept}
-    for key in [*stored, *parameters]:
-        if key not in parameters or key not in stored:
-            side = "the native checkpoint" if key not in parameters else "the file"
-            raise CheckpointError(f"not the file's own native checkpoint: {side} has no state[{key!r}]")
-    for tensor in state.tensors:
-        parameter = parameters[tensor.key]
-        stored_group, native_group = state.group_of(tensor.key), dict(parameter.param_group)
-        for what, same in (
-            ("shape", tensor.shape == tuple(parameter.m.shape)),
-            ("memory layout", tensor.stride == parameter.m.stride()),
-            ("step", tensor.next_step == parameter.next_step),
-            ("hyperparameters", _same_group(stored_group, native_group)),
-            ("moments", tensor.native_digest == digest_of(parameter.m, parameter.v)),
-        ):
-            if not same:
-                raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} differs in its {what}")
-    for kept in state.kept:
-        parameter, entry = parameters[kept.key], state.skeleton["state"][kept.key]
-        if not (same_bits(parameter.m, entry["exp_avg"]) and same_bits(parameter.v, entry["exp_avg_sq"])):
-            raise CheckpointError(f"not the file's own native checkpoint: {kept.where} differs in its moments")
+def _require_own(state: GuardedState, native: Mapping[str, Any], parameters: Mapping[int | str, Parameter]) -> None:
+    """Refuse a native checkpoint that differs in any bit from the one the file was made from.
 
-
-def _same_group(stored: Mapping[str, Any], native: Mapping[str, Any]) -> bool:
-    return stored.keys() == native.keys() and all(
-        bool(torch.equal(torch.as_tensor(value), torch.as_tensor(native[key])))
-        if isinstance(value, Tensor) or isinstance(native[key], Tensor)
-        else value == native[key]
-        for key, value in stored.items()
+    This also establishes that what `recover` will give back beside the moments (steps, param_groups, everything else)
+    is what the claim was audited with.
+    """
+    guarded = frozenset(
+        ("state", tensor.key, moment) for tensor in state.tensors for moment in ("exp_avg", "exp_avg_sq")
     )
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have one dtype, one shape and the same bits, NaN payloads included."""
-    if a.dtype is not b.dtype or a.shape != b.shape:
-        return False
-    return torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten().view(torch.uint8))
+    difference = first_difference(dict(state.skeleton), dict(native), guarded)
+    if difference is not None:
+        raise CheckpointError(f"not the file's own native checkpoint: {difference} differs")
+    for tensor in state.tensors:
+        parameter = parameters.get(tensor.key)
+        if parameter is None or (tensor.shape, tensor.stride) != (tuple(parameter.m.shape), parameter.m.stride()):
+            raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} has another shape or layout")
+        if tensor.next_step != parameter.next_step:
+            raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} is at another step")
+        if tensor.native_digest != digest_of(parameter.m, parameter.v):
+            raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} has other moments")
 
 
 def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Parameter, result: Audit) -> None:
     implementation = implementation_named(tensor.implementation)
     constants = constants_of(parameter, state.claim_for(tensor), implementation, tensor.lr)
-    scalars, options = scalars_of(parameter, tensor.lr), parameter.hyperparameters.options
+    scalars, options = scalars_of(parameter, implementation, tensor.lr), parameter.hyperparameters.options
     native = States(in_memory_order(parameter.m), in_memory_order(parameter.v), *tensor.decode())
     escaped = tensor.escaped
     found = TensorAudit(tensor.where, tensor.implementation, tensor.numel, escapes=int(escaped.sum()))
@@ -200,7 +181,7 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
     _spell_out(result, tensor, native, wrong.nonzero().flatten(), None, None)
 
     encoded = _as_if_not_escaped(tensor, native)
-    for model, region in update_regions(implementation, options, tensor.numel):
+    for model, region in implementation.update_regions(options, tensor.numel):
         trajectories = Trajectories(model, options, scalars)
         index = (region & ~escaped & covered).nonzero().flatten()
         states = native.select(index)
@@ -210,7 +191,7 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
         unsafe = decisions.verdict == Verdict.UNSAFE
         found.violations += int(unsafe.sum())
         _spell_out(result, tensor, native, index[unsafe], decisions, unsafe)
-        _note_closest(result, found, tensor, native, index, (constants, trajectories, states))
+        _note_closest(result, found, tensor, native, index, (constants, trajectories, states), decisions)
 
         judged = (region & escaped & in_domain(native.m, native.v)).nonzero().flatten()
         verdict = decide(constants, trajectories, encoded.select(judged)).verdict
@@ -233,11 +214,16 @@ def _note_closest(
     tensor: GuardedTensor,
     native: States,
     index: Tensor,
-    search: tuple[Any, Trajectories, States],
+    search: tuple[GuardConstants[float], Trajectories, States],
+    decisions: Decisions,
 ) -> None:
     """Find the largest deviation of the tensor and keep it if it is the largest so far."""
     worst = largest_deviation(*search, known=found.max_deviation * tensor.lr)
     found.max_deviation_upper = max(found.max_deviation_upper, worst.upper / tensor.lr)
+    if len(index) and float(decisions.deviation.max()) > worst.deviation:  # the decision looked closer
+        coordinate = int(decisions.deviation.argmax())
+        gradient, deviation = float(decisions.witness[coordinate]), float(decisions.deviation[coordinate])
+        worst = worst._replace(coordinate=coordinate, gradient=gradient, deviation=deviation)
     if worst.coordinate is None:
         return
     found.max_deviation = worst.deviation / tensor.lr

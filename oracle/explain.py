@@ -14,11 +14,12 @@ from guarded_moments.reference.arithmetic import TorchBinary64
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.codecs import Log8
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
-from guarded_moments.reference.guard.cells import States
-from guarded_moments.reference.guard.closed_form import BoundTerms, bound_inflation, bound_terms, deviation_bound
+from guarded_moments.reference.guard.closed_form import BoundTerms, closed_form_deviation, lifted, make_bound_terms
+from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
-from guarded_moments.reference.op_models import implementation_named
+from guarded_moments.reference.implementations import implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
+from guarded_moments.reference.scalars import kernel_scalars
 
 #: The enclosure of one coordinate's supremum is narrowed to this share of it; the op model has the last word.
 _RELATIVE_GAP = 1e-7
@@ -30,7 +31,7 @@ class Explanation:
 
     claim: Claim
     scalars: Scalars[float]
-    constants: GuardConstants
+    constants: GuardConstants[float]
     m: float
     v: float
     covered: bool  #: in the guard's domain; if not, the rest is absent
@@ -65,7 +66,7 @@ def explain(
     require_subnormals()
     implementation = implementation_named(claim.implementation)
     options, lr = hyperparameters.options, hyperparameters.lr
-    scalars = hyperparameters.scalars(step)
+    scalars = kernel_scalars(hyperparameters, step, implementation.constants)
     constants = guard_constants(claim, implementation, options, scalars, lr)
     native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
     if not bool(in_domain(*native)):
@@ -73,10 +74,10 @@ def explain(
     codes = codec.encode(*native)
     m_hats, v_hats = codec.decode(*codes)
     states = States(native[0], native[1], m_hats, v_hats)
-    op, exact = TorchBinary64(), [moment.double() for moment in states]
+    exact = [moment.double() for moment in states]
     scale = constants.step / lr
-    terms = BoundTerms(*(float(term) * scale for term in bound_terms(op, constants, *exact)))
-    bound = float(deviation_bound(op, constants, *exact)) * bound_inflation() / lr
+    terms = BoundTerms(*(float(x) * scale for x in make_bound_terms(TorchBinary64())(lifted(constants), *exact)))
+    bound = closed_form_deviation(constants, *(float(moment) for moment in states)) / lr
     trajectories = Trajectories(implementation.body, options, scalars)
     with one_torch_thread():
         decided = decide(constants, trajectories, states)

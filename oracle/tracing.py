@@ -20,7 +20,7 @@ class Operation(NamedTuple):
 
     name: str  #: what later operations call its result: `t3`
     formula: str  #: `fma(w, t1, m)`
-    result: float  #: a binary32 value
+    result: float  #: a binary32 value, or the exact product of two
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class _Tracing:
 
     def mul(self, a: _Traced, b: _Traced) -> _Traced:
         return self._record(f"{a.name} * {b.name}", self._op.mul(a.value, b.value))
+
+    def product(self, a: _Traced, b: _Traced) -> _Traced:
+        return self._record(f"{a.name} * {b.name} exactly", self._op.product(a.value, b.value))
 
     def div(self, a: _Traced, b: _Traced) -> _Traced:
         return self._record(f"{a.name} / {b.name}", self._op.div(a.value, b.value))
@@ -93,7 +96,6 @@ def trace_update(
         g: the gradient as it enters the moments, a binary32 value.
     """
     op = _Tracing()
-    names = Scalars("w", "c", "beta2", "root", "eps", "step", "w-1", "1-w", "1-lr*wd", "wd")
-    constants = Scalars(*(op.named(name, value) for name, value in zip(names, scalars, strict=True)))
+    constants = Scalars(*(op.named(name, value) for name, value in scalars._asdict().items()))
     make_update(op, model, options)(op.named("m", m), op.named("v", v), op.named("g", g), constants)
     return op.operations

@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
+from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments, make_root, make_update
 from guarded_moments.reference.arithmetic import TorchBinary32
-from guarded_moments.reference.guard.cells import States
-from guarded_moments.reference.op_models import OpModel
+from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.op_models import Interpolation, OpModel
 
 
 class Trajectories:
@@ -31,25 +31,26 @@ class Trajectories:
         op = TorchBinary32()
         self._scalars = Scalars(*(op.constant(value) for value in scalars))
         self._moments = make_moments(op, model, options)
+        self._root = make_root(op, model)
         self._increment = make_increment(op, model)
+        self._update = make_update(op, model, options)
         #: Written from the other end, the interpolation is not a composition of monotone operations.
-        self._monotone = not options.interpolate_from_end
+        self._monotone = not options.interpolate_from_end or model.interpolation is Interpolation.FMA_TWICE
 
     def updates(self, states: States, g: Tensor) -> tuple[Tensor, Tensor]:
-        """The native and the recovered update, float32, in units of the parameter.
+        """The native and the recovered update: binary32 values or exact products, in float64, units of the parameter.
 
         Args:
             states: coordinates, shape (n,).
             g: a gradient for each, float32, shape (n,).
         """
-        native = self._increment(*self._moments(states.m, states.v, g, self._scalars), self._scalars)
-        recovered = self._increment(*self._moments(states.m_hat, states.v_hat, g, self._scalars), self._scalars)
-        return native, recovered
+        native = self._update(states.m, states.v, g, self._scalars)
+        recovered = self._update(states.m_hat, states.v_hat, g, self._scalars)
+        return native.double(), recovered.double()
 
     def deviations(self, states: States, g: Tensor) -> Tensor:
         """`|U_hat - U|`, float64, rounded up; infinite where the updates differ and one is not finite."""
-        native, recovered = (update.double() for update in self.updates(states, g))
-        return _distance_up(native, recovered)
+        return _distance_up(*self.updates(states, g))
 
     def upper(self, states: States, low: Tensor, high: Tensor) -> Tensor:
         """At least the deviation at every binary32 `g` with `low <= |g| <= high`, of either sign; float64 (n,).
@@ -70,8 +71,9 @@ class Trajectories:
         """The least and the largest update for gradients between `near` and `far` (of one sign, |near| <= |far|)."""
         m_near, v_near = self._moments(m, v, near, self._scalars)
         m_far, v_far = self._moments(m, v, far, self._scalars)
+        roots = (self._root(v_near), self._root(v_far))
         corners = torch.stack(
-            [self._increment(first, second, self._scalars) for first in (m_near, m_far) for second in (v_near, v_far)]
+            [self._increment(first, root, self._scalars) for first in (m_near, m_far) for root in roots]
         )
         return corners.amin(dim=0), corners.amax(dim=0)
 

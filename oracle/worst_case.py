@@ -12,6 +12,7 @@ UNDECIDED means that the stated budget ran out.  Trusted: the arithmetic, and th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -19,9 +20,19 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.trajectories import Trajectories
-from guarded_moments.reference.guard.cells import CellBounds, Cells, States
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import ENUMERABLE, allowance, enclose, first_partition, slack_of, split
+from guarded_moments.reference.guard.search import (
+    ENUMERABLE,
+    CellBounds,
+    Cells,
+    States,
+    allowance,
+    enclose,
+    first_partition,
+    first_survivors,
+    slack_of,
+    split,
+)
 
 #: Coordinates searched together: their end points stay in a core's cache.
 BLOCK = 1 << 11
@@ -46,11 +57,11 @@ class Decisions(NamedTuple):
     """One verdict per coordinate; tensors of shape (n,)."""
 
     verdict: Tensor  #: int8, of `Verdict`
-    witness: Tensor  #: float32: a violating gradient where UNSAFE, else the worst of those looked at
-    deviation: Tensor  #: float64: the bit-exact deviation at the witness, in units of the parameter
+    witness: Tensor  #: float32: a violating gradient where UNSAFE, else the worst at which the op model was asked
+    deviation: Tensor  #: float64: the bit-exact deviation there, in units of the parameter; -1 where it was not asked
 
 
-def decide(constants: GuardConstants, trajectories: Trajectories, states: States) -> Decisions:
+def decide(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> Decisions:
     """Decide the claim for coordinates of one tensor that follow one op model.
 
     Args:
@@ -58,44 +69,65 @@ def decide(constants: GuardConstants, trajectories: Trajectories, states: States
         trajectories: the op model.
         states: coordinates in the guard's domain, shape (n,).
     """
-    parts = [
-        _decide_block(constants, trajectories, states.select(torch.arange(begin, min(begin + BLOCK, len(states.m)))))
-        for begin in range(0, len(states.m), BLOCK)
-    ]
-    if not parts:
-        empty = torch.empty(0)
-        return Decisions(empty.to(torch.int8), empty, empty.double())
-    return Decisions(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    n = len(states.m)
+    decisions = Decisions(
+        torch.full((n,), Verdict.SAFE, dtype=torch.int8), torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64)
+    )
+    # Most coordinates are cleared by their first cells; the few others are then worked on together.
+    left = _survivors(constants, states, lambda block: allowance(constants, block))
+    for begin in range(0, len(left), BLOCK):
+        index = left[begin : begin + BLOCK]
+        for whole, part in zip(decisions, _decide_block(constants, trajectories, states.select(index)), strict=True):
+            whole[index] = part
+    return decisions
 
 
-def _decide_block(constants: GuardConstants, trajectories: Trajectories, states: States) -> Decisions:
+def _survivors(constants: GuardConstants[float], states: States, cutoff: Callable[[States], Tensor]) -> Tensor:
+    """The coordinates that their first cells do not clear, over all blocks."""
+    blocks = [(begin, states.slice(begin, begin + BLOCK)) for begin in range(0, len(states.m), BLOCK)]
+    found = [begin + first_survivors(constants, block, cutoff(block)) for begin, block in blocks]
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+
+def _decide_block(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> Decisions:
     bounds = CellBounds(constants, states)
     allowed = allowance(constants, states)
-    cells, _, gradient = first_partition(constants, bounds, lambda _best: allowed)
-    witness = gradient.float()
-    deviation = trajectories.deviations(states, witness)
-    verdict = torch.where(deviation > constants.threshold, Verdict.UNSAFE, Verdict.SAFE).to(torch.int8)
-    decisions = Decisions(verdict, witness, deviation)
+    cells, best, gradient = first_partition(constants, bounds, lambda _best: allowed)
+    n = len(states.m)
+    verdict = torch.full((n,), Verdict.SAFE, dtype=torch.int8)
+    decisions = Decisions(verdict, torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64))
+    _try(constants, trajectories, states, decisions, torch.arange(n), best > allowed, gradient.float())
     # Where both states are one, so are both updates: the op model is a function.
     cells = cells.select(~((states.m == states.m_hat) & (states.v == states.v_hat))[cells.coordinate])
-    enumerated = torch.zeros(len(witness), dtype=torch.int64)
+    enumerated = torch.zeros(n, dtype=torch.int64)
     for _ in range(MAX_ROUNDS):
         verdict[(enumerated > MAX_ENUMERATED) & (verdict != Verdict.UNSAFE)] = Verdict.UNDECIDED
         cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
-        cells = _ask_op_model(constants, trajectories, states, cells, decisions, enumerated)
+        doubtful = _exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
+        asked = _ask_op_model(constants, trajectories, states, cells.select(doubtful), decisions, enumerated)
+        cells = Cells.joined(cells.select(~doubtful), asked)
         if cells.coordinate.numel() == 0 or cells.coordinate.numel() > MAX_CELLS:
             break
         parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         _try(constants, trajectories, states, decisions, parents, values > allowed[parents], at.float())
-        cells = cells.select(bounds.upper(cells) > allowed[cells.coordinate])
+        upper = bounds.upper(cells.low, cells.high, cells.coordinate)
+        cells = cells.select(upper > allowed[cells.coordinate])
     left = cells.coordinate[verdict[cells.coordinate] != Verdict.UNSAFE]
     verdict[left] = Verdict.UNDECIDED
     return decisions
 
 
+def _exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
+    """Where `|N|` exceeds what is allowed at an end of the cell: no bound can clear that."""
+    exceeds = torch.zeros_like(cells.coordinate, dtype=torch.bool)
+    for end in (cells.low, cells.high):
+        exceeds |= torch.maximum(*bounds.value(end, cells.coordinate)) > allowed[cells.coordinate]
+    return exceeds
+
+
 def _ask_op_model(
-    constants: GuardConstants,
+    constants: GuardConstants[float],
     trajectories: Trajectories,
     states: States,
     cells: Cells,
@@ -105,9 +137,9 @@ def _ask_op_model(
     """Drop the cells that the op model clears, as a whole or gradient by gradient; returns those left to split."""
     small = cells.floats_inside <= ENUMERABLE
     inside = states.select(cells.coordinate)
-    clear = trajectories.upper(inside, cells.low.float(), cells.high.float()) <= constants.threshold
+    clear = trajectories.upper(inside, cells.low.g.float(), cells.high.g.float()) <= constants.threshold
     asked = cells.select(small & ~clear)
-    first, count = asked.low.float().view(torch.int32).long(), asked.floats_inside + 1
+    first, count = asked.low.g.float().view(torch.int32).long(), asked.floats_inside + 1
     enumerated.index_add_(0, asked.coordinate, count)
     per_turn = max(1, _ENUMERATION_BLOCK // (ENUMERABLE + 1))
     for begin in range(0, len(count), per_turn):
@@ -123,7 +155,7 @@ def _ask_op_model(
 
 
 def _try(
-    constants: GuardConstants,
+    constants: GuardConstants[float],
     trajectories: Trajectories,
     states: States,
     decisions: Decisions,
@@ -153,7 +185,7 @@ class Worst(NamedTuple):
 
 
 def largest_deviation(
-    constants: GuardConstants,
+    constants: GuardConstants[float],
     trajectories: Trajectories,
     states: States,
     *,
@@ -170,13 +202,34 @@ def largest_deviation(
         relative_gap: how far the enclosure of the real supremum may stay open.
     """
     worst = Worst(None, 0.0, known, known)
+    # A first look at everything raises the bar, so that few coordinates need a second.
     for begin in range(0, len(states.m), BLOCK):
-        block = states.select(torch.arange(begin, min(begin + BLOCK, len(states.m))))
+        block = states.slice(begin, begin + BLOCK)
+        look = first_partition(constants, CellBounds(constants, block), lambda best: torch.full_like(best, torch.inf))
+        best = look.best.argmax().reshape(1)
+        worst = _worse(worst, trajectories, block.select(best), look.best_gradient[best], begin + best)
+    floor = worst.deviation / constants.step
+    left = _survivors(constants, states, lambda block: torch.full_like(block.m, floor, dtype=torch.float64))
+    cleared_slack = max(
+        (float(slack_of(constants, states.slice(b, b + BLOCK)).max()) for b in range(0, len(states.m), BLOCK)),
+        default=0.0,
+    )
+    worst = worst._replace(upper=max(worst.upper, worst.deviation + cleared_slack))
+    for begin in range(0, len(left), BLOCK):
+        index = left[begin : begin + BLOCK]
+        block = states.select(index)
         found = enclose(constants, block, relative_gap=relative_gap, ignore_below=worst.deviation)
         worst = worst._replace(upper=max(worst.upper, float((found.upper + slack_of(constants, block)).max())))
-        deviation = trajectories.deviations(block, found.gradient.float())
-        best = int(deviation.argmax())
-        if float(deviation[best]) > worst.deviation:
-            gradient = float(found.gradient[best].float())
-            worst = worst._replace(coordinate=begin + best, gradient=gradient, deviation=float(deviation[best]))
+        worst = _worse(worst, trajectories, block, found.gradient, index)
     return worst
+
+
+def _worse(worst: Worst, trajectories: Trajectories, states: States, gradient: Tensor, index: Tensor) -> Worst:
+    """The larger of the worst so far and the op model's deviations at one gradient a coordinate."""
+    deviation = trajectories.deviations(states, gradient.float())
+    best = int(deviation.argmax())
+    if float(deviation[best]) <= worst.deviation:
+        return worst
+    return worst._replace(
+        coordinate=int(index[best]), gradient=float(gradient[best].float()), deviation=float(deviation[best])
+    )

@@ -35,7 +35,9 @@ from guarded_moments.reference.errors import (
 )
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants
 from guarded_moments.reference.hyperparameters import Hyperparameters
-from guarded_moments.reference.op_models import IMPLEMENTATIONS, Implementation, OpModel, implementation_for
+from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, implementation_for
+from guarded_moments.reference.op_models import OpModel
+from guarded_moments.reference.scalars import kernel_scalars
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -64,6 +66,7 @@ __all__ = [
     "compress",
     "guard_constants",
     "implementation_for",
+    "kernel_scalars",
     "load_state_dict",
     "make_step",
     "make_update",

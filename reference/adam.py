@@ -10,23 +10,41 @@ Every kind of evidence is this source run in another arithmetic.  The sequence o
     U  = (step * m') / (sqrt(x) / f32(sqrt(bc2)) + eps)  step = f32(-lr/bc1)
     p' = p + U
 
-Each operation is one rounding; which products are fused is the op model's choice.  Source of the formulas:
-`torch/optim/adam.py` and the kernels of torch 2.13.0; established by measurement (see `op_models`).
+Each operation is one rounding; which products are fused and what is divided first is the op model's choice.  Source of
+the formulas: `torch/optim/adam.py` and the kernels of torch 2.13.0; established by measurement (see `implementations`).
+
+The builders take a `jit`: the functions they return are plain scalar code over the arithmetic's operations, with every
+choice made before, so that a compiler of Python (numba) turns this very source into machine code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch
-
 from guarded_moments.reference.arithmetic.protocol import Arithmetic
-from guarded_moments.reference.op_models import FromEnd, Implementation, Maximum, OpModel, SecondMoment, SquareRoot
+from guarded_moments.reference.op_models import (
+    Correction,
+    DecoupledDecay,
+    FromEnd,
+    Interpolation,
+    L2Decay,
+    Maximum,
+    OpModel,
+    SecondMoment,
+    SquareRoot,
+    Update,
+)
 
 T = TypeVar("T")
+Jit = Callable[[Any], Any]
+
+
+def as_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The `jit` that compiles nothing."""
+    return function
 
 
 class Decay(Enum):
@@ -48,17 +66,19 @@ class StepOptions:
 
 
 class Scalars(NamedTuple, Generic[T]):
-    """The constants a kernel holds, each rounded once to binary32.  All are dimensionless but `step`."""
+    """The constants a kernel holds, each rounded to binary32.  All are dimensionless unless said."""
 
     w: T  #: f32(1 - beta1), weight of the gradient in m'
     c: T  #: f32(1 - beta2), weight of the squared gradient in v'
+    beta1: T  #: f32(beta1)
     beta2: T  #: f32(beta2)
-    root: T  #: f32(sqrt(1 - beta2**t))
-    eps: T  #: f32(eps), in units of the gradient
-    step: T  #: f32(-lr / (1 - beta1**t)), in units of the parameter
+    root: T  #: corrects the root of v': its divisor or factor, as the op model says
+    eps: T  #: added to the corrected root, in units of the gradient (for `QUOTIENT`, over the step size)
+    step: T  #: f32(-lr / (1 - beta1**t)), in units of the parameter (unused for `QUOTIENT`)
     w_minus_one: T  #: w - 1, exact where it is used
     one_minus_w: T  #: 1 - w, exact where it is used
     shrink: T  #: f32(1 - lr*wd), decoupled decay
+    decay_product: T  #: f32(lr)*f32(wd), decoupled decay of CUDA's fused kernel
     weight_decay: T  #: f32(wd), L2 decay
 
 
@@ -71,95 +91,173 @@ class StepResult(NamedTuple, Generic[T]):
     v_max: T
 
 
-def update_regions(
-    implementation: Implementation, options: StepOptions, numel: int
-) -> list[tuple[OpModel, torch.Tensor]]:
-    """Which op model the update of each element follows: pairs of a model and a bool mask, each element in one.
+def _make_first_moment(  # noqa: C901 - one branch a written form, chosen before anything is compiled
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit
+) -> Callable[..., T]:
+    add, sub, mul, fma, negate = op.add, op.sub, op.mul, op.fma, op.negate
 
-    Body and tail are one region where they differ only in what `options` leaves unused.
-    """
-    body, tail = implementation.body, implementation.tail
-    unused: dict[str, Any] = {"name": body.name, "maximum": body.maximum, "fused_l2_decay": body.fused_l2_decay}
-    if not options.interpolate_from_end:
-        unused["from_end"] = body.from_end
-    if replace(tail, **unused) == body:
-        return [(body, torch.ones(numel, dtype=torch.bool))]
-    in_tail = implementation.tail_mask(numel)
-    return [(body, ~in_tail), (tail, in_tail)]
+    if model.interpolation is Interpolation.FMA_TWICE:
+
+        def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+            return fma(k.beta1, m, fma(negate(k.beta1), g, g))
+    elif not options.interpolate_from_end:
+        if model.interpolation is Interpolation.FMA:
+
+            def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+                return fma(k.w, sub(g, m), m)
+        else:
+
+            def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+                return add(m, mul(k.w, sub(g, m)))
+    elif model.from_end is FromEnd.SCALED:
+        if model.interpolation is Interpolation.FMA:
+
+            def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+                return fma(k.w_minus_one, sub(g, m), g)
+        else:
+
+            def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+                return add(mul(k.w_minus_one, sub(g, m)), g)
+    elif model.interpolation is Interpolation.FMA:
+
+        def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+            return fma(negate(sub(g, m)), k.one_minus_w, g)
+    else:
+
+        def first_moment(m: T, g: T, k: Scalars[T]) -> T:
+            return sub(g, mul(sub(g, m), k.one_minus_w))
+
+    result: Callable[..., T] = jit(first_moment)
+    return result
+
+
+def _make_second_moment(op: Arithmetic[T], model: OpModel, jit: Jit) -> Callable[..., T]:
+    add, mul, fma, negate = op.add, op.mul, op.fma, op.negate
+
+    if model.second_moment is SecondMoment.SEPARATE:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            return add(mul(v, k.beta2), mul(mul(k.c, g), g))
+    elif model.second_moment is SecondMoment.FMA_PRODUCT:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            return fma(mul(k.c, g), g, mul(v, k.beta2))
+    elif model.second_moment is SecondMoment.FMA_DECAY:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            return fma(v, k.beta2, mul(mul(k.c, g), g))
+    elif model.second_moment is SecondMoment.FMA_SQUARE:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            return fma(k.c, mul(g, g), mul(v, k.beta2))
+    else:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            square = mul(g, g)
+            return fma(k.beta2, v, fma(negate(k.beta2), square, square))
+
+    result: Callable[..., T] = jit(second_moment)
+    return result
 
 
 def make_moments(
-    op: Arithmetic[T], model: OpModel, options: StepOptions
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
 ) -> Callable[[T, T, T, Scalars[T]], tuple[T, T]]:
     """Build `moments(m, v, g, scalars) -> (m', v')` for the gradient `g` as it enters the moments."""
-    add, sub, mul, fma = op.add, op.sub, op.mul, op.fma
-    fused = model.fused_interpolation
-    scaled = model.from_end is FromEnd.SCALED
-    second = model.second_moment
-
-    def first_moment(m: T, g: T, k: Scalars[T]) -> T:
-        d = sub(g, m)
-        if not options.interpolate_from_end:
-            return fma(k.w, d, m) if fused else add(m, mul(k.w, d))
-        if scaled:
-            return fma(k.w_minus_one, d, g) if fused else add(mul(k.w_minus_one, d), g)
-        return fma(op.negate(d), k.one_minus_w, g) if fused else sub(g, mul(d, k.one_minus_w))
-
-    def second_moment(v: T, g: T, k: Scalars[T]) -> T:
-        if second is SecondMoment.SEPARATE:
-            return add(mul(v, k.beta2), mul(mul(k.c, g), g))
-        if second is SecondMoment.FMA_PRODUCT:
-            return fma(mul(k.c, g), g, mul(v, k.beta2))
-        return fma(v, k.beta2, mul(mul(k.c, g), g))
+    first_moment = _make_first_moment(op, model, options, jit)
+    second_moment = _make_second_moment(op, model, jit)
 
     def moments(m: T, v: T, g: T, k: Scalars[T]) -> tuple[T, T]:
         return first_moment(m, g, k), second_moment(v, g, k)
 
-    return moments
+    result: Callable[[T, T, T, Scalars[T]], tuple[T, T]] = jit(moments)
+    return result
 
 
-def make_increment(op: Arithmetic[T], model: OpModel) -> Callable[[T, T, Scalars[T]], T]:
-    """Build `increment(m', x, scalars) -> U`, the update that the new moments add to the parameter."""
-    root = op.platform_sqrt if model.square_root is SquareRoot.PLATFORM else op.sqrt
-
-    def increment(m: T, x: T, k: Scalars[T]) -> T:
-        denominator = op.add(op.div(root(x), k.root), k.eps)
-        return op.div(op.mul(k.step, m), denominator)
-
-    return increment
+def make_root(op: Arithmetic[T], model: OpModel) -> Callable[[T], T]:
+    """The op model's square root."""
+    return op.platform_sqrt if model.square_root is SquareRoot.PLATFORM else op.sqrt
 
 
-def make_update(op: Arithmetic[T], model: OpModel, options: StepOptions) -> Callable[[T, T, T, Scalars[T]], T]:
+def make_denominator(op: Arithmetic[T], model: OpModel, jit: Jit = as_is) -> Callable[[T, Scalars[T]], T]:
+    """Build `denominator(sqrt(v'), scalars)`."""
+    add = op.add
+    correct = op.div if model.correction is Correction.DIVIDE else op.mul
+
+    def denominator(root: T, k: Scalars[T]) -> T:
+        return add(correct(root, k.root), k.eps)
+
+    result: Callable[[T, Scalars[T]], T] = jit(denominator)
+    return result
+
+
+def make_increment(op: Arithmetic[T], model: OpModel, jit: Jit = as_is) -> Callable[[T, T, Scalars[T]], T]:
+    """Build `increment(m', sqrt(v'), scalars) -> U`, the update that the new moments add to the parameter.
+
+    Where the update is not rounded by itself (`DIVIDE_THEN_MULTIPLY`) it is the exact product `op.product`.
+    """
+    mul, div, product = op.mul, op.div, op.product
+    denominator = make_denominator(op, model, jit)
+
+    if model.update is Update.MULTIPLY_THEN_DIVIDE:
+
+        def increment(m: T, root: T, k: Scalars[T]) -> T:
+            return div(mul(k.step, m), denominator(root, k))
+    elif model.update is Update.DIVIDE_THEN_MULTIPLY:
+
+        def increment(m: T, root: T, k: Scalars[T]) -> T:
+            return product(k.step, div(m, denominator(root, k)))
+    else:
+
+        def increment(m: T, root: T, k: Scalars[T]) -> T:
+            return div(m, denominator(root, k))
+
+    result: Callable[[T, T, Scalars[T]], T] = jit(increment)
+    return result
+
+
+def make_update(
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
+) -> Callable[[T, T, T, Scalars[T]], T]:
     """Build `update(m, v, g, scalars) -> U`: what one step adds to the parameter before the parameter is rounded.
 
     The update the guarantee is about: `g` is the gradient as it enters the moments.
     """
-    moments = make_moments(op, model, options)
-    increment = make_increment(op, model)
+    moments = make_moments(op, model, options, jit)
+    root, increment = make_root(op, model), make_increment(op, model, jit)
 
     def update(m: T, v: T, g: T, k: Scalars[T]) -> T:
-        m, v = moments(m, v, g, k)
-        return increment(m, v, k)
+        new_m, new_v = moments(m, v, g, k)
+        return increment(new_m, root(new_v), k)
 
-    return update
+    result: Callable[[T, T, T, Scalars[T]], T] = jit(update)
+    return result
 
 
-def make_step(
+def make_step(  # noqa: C901 - the parts of a step, each a line or two, read best together
     op: Arithmetic[T], model: OpModel, options: StepOptions
 ) -> Callable[[T, T, T, T, T, Scalars[T]], StepResult[T]]:
     """Build `step(p, g, m, v, v_max, scalars) -> StepResult`: the whole step, parameter included.
 
     `v_max` is read and written only with amsgrad, and passed through otherwise.
     """
-    moments = make_moments(op, model, options)
-    increment = make_increment(op, model)
+    moments, root = make_moments(op, model, options), make_root(op, model)
+    denominator, increment = make_denominator(op, model), make_increment(op, model)
 
     def effective_gradient(p: T, g: T, k: Scalars[T]) -> T:
         if options.maximize:
             g = op.negate(g)
         if options.decay is Decay.L2:
-            g = op.fma(p, k.weight_decay, g) if model.fused_l2_decay else op.add(g, op.mul(p, k.weight_decay))
+            fused = model.l2_decay is L2Decay.FMA
+            g = op.fma(p, k.weight_decay, g) if fused else op.add(g, op.mul(p, k.weight_decay))
         return g
+
+    def shrunk(p: T, k: Scalars[T]) -> T:
+        if options.decay is not Decay.DECOUPLED:
+            return p
+        if model.decoupled_decay is DecoupledDecay.FMA_NEGATED:
+            return op.fma(op.negate(k.decay_product), p, p)
+        return op.mul(p, k.shrink)
 
     def largest(v_max: T, v: T) -> T:
         if model.maximum is Maximum.NAN_LOST:
@@ -172,10 +270,14 @@ def make_step(
 
     def step(p: T, g: T, m: T, v: T, v_max: T, k: Scalars[T]) -> StepResult[T]:
         g = effective_gradient(p, g, k)
-        if options.decay is Decay.DECOUPLED:
-            p = op.mul(p, k.shrink)
+        p = shrunk(p, k)
         m, v = moments(m, v, g, k)
         v_max = largest(v_max, v) if options.amsgrad else v_max
-        return StepResult(op.add(p, increment(m, v_max if options.amsgrad else v, k)), m, v, v_max)
+        rooted = root(v_max if options.amsgrad else v)
+        if model.rounds_update:
+            p = op.add(p, increment(m, rooted, k))
+        else:
+            p = op.fma(k.step, op.div(m, denominator(rooted, k)), p)
+        return StepResult(p, m, v, v_max)
 
     return step

@@ -1,7 +1,6 @@
-"""What a param_group fixes, and the binary32 scalars that a kernel sees at a given step.
+"""What a param_group fixes: hyperparameters, checked, and the number of the next update.
 
-Claimed: the scalars equal those torch 2.13 hands to its CPU kernels, bit for bit: Python doubles until each is rounded
-once, except that a tensor `lr` makes the unfused paths compute with it in binary32.
+Claimed: an accepted group is one of `torch.optim.Adam` or `AdamW`, and every value is in the range that torch accepts.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from typing import Any
 
 import torch
 
-from guarded_moments.reference.adam import Decay, Scalars, StepOptions
+from guarded_moments.reference.adam import Decay, StepOptions
 from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 from guarded_moments.reference.floats import round_to_binary32
 
 _HALF = 0.5
-_REQUIRED = ("lr", "betas", "eps", "weight_decay")
+#: `amsgrad` tells Adam and AdamW from RAdam and NAdam, whose groups and states look alike otherwise.
+_REQUIRED = ("lr", "betas", "eps", "weight_decay", "amsgrad")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Hyperparameters:
     amsgrad: bool = False
     maximize: bool = False
     lr_is_tensor: bool = False  #: the unfused paths then derive the step size and the shrink in binary32
+    betas_are_tensors: bool = False  #: the unfused paths then derive all their constants in binary32
+    capturable: bool = False
     fused: bool = False
 
     @classmethod
@@ -52,36 +54,56 @@ class Hyperparameters:
             if key not in group:
                 msg = f"{where} has no {key!r}: this is not a param_group of Adam or AdamW (it has {sorted(group)})"
                 raise CheckpointError(msg)
-        for option in ("capturable", "differentiable"):
-            if group.get(option):
-                msg = f"{where}: {option}=True is not supported: its op sequence is not modelled yet"
-                raise UnsupportedError(msg)
+        if group.get("differentiable"):
+            msg = f"{where}: differentiable=True is not supported: its op sequence is not modelled"
+            raise UnsupportedError(msg)
         betas = group["betas"]
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:  # noqa: PLR2004 - Adam has two
             msg = f"{where}: betas is {betas!r}, expected two numbers"
             raise CheckpointError(msg)
-        if any(isinstance(beta, torch.Tensor) for beta in betas):
-            msg = f"{where}: betas given as tensors are not supported: torch derives other constants from them"
-            raise UnsupportedError(msg)
-        lr = group["lr"]
-        lr_is_tensor = isinstance(lr, torch.Tensor)
-        if isinstance(lr, torch.Tensor):
-            if lr.numel() != 1 or lr.dtype is not torch.float32:
-                msg = f"{where}: lr is a {lr.dtype} tensor of shape {tuple(lr.shape)}; only one float32 is supported"
-                raise UnsupportedError(msg)
-            lr = lr.item()
-        return cls(
-            lr=_number(lr, f"{where}: lr", 0.0, math.inf),
-            beta1=_number(betas[0], f"{where}: betas[0]", 0.0, 1.0),
-            beta2=_number(betas[1], f"{where}: betas[1]", 0.0, 1.0),
-            eps=_number(group["eps"], f"{where}: eps", 0.0, math.inf),
-            weight_decay=_number(group["weight_decay"], f"{where}: weight_decay", 0.0, math.inf),
+        lr, lr_is_tensor = _plain(group["lr"], f"{where}: lr")
+        beta1, beta1_is_tensor = _plain(betas[0], f"{where}: betas[0]")
+        beta2, beta2_is_tensor = _plain(betas[1], f"{where}: betas[1]")
+        if beta1_is_tensor != beta2_is_tensor:
+            msg = f"{where}: one of betas is a tensor and one is not, which torch refuses"
+            raise CheckpointError(msg)
+        for name, value in (("lr", lr), ("betas[0]", beta1), ("betas[1]", beta2)):
+            _require_number(value, f"{where}: {name}")
+        for name in ("eps", "weight_decay"):
+            _require_number(group[name], f"{where}: {name}")
+        hyperparameters = cls(
+            lr=float(lr),  # type: ignore[arg-type]  # numbers, as just checked
+            beta1=float(beta1),  # type: ignore[arg-type]
+            beta2=float(beta2),  # type: ignore[arg-type]
+            eps=float(group["eps"]),
+            weight_decay=float(group["weight_decay"]),
             decoupled=bool(group.get("decoupled_weight_decay", False)),
-            amsgrad=bool(group.get("amsgrad", False)),
+            amsgrad=bool(group["amsgrad"]),
             maximize=bool(group.get("maximize", False)),
             lr_is_tensor=lr_is_tensor,
+            betas_are_tensors=beta1_is_tensor,
+            capturable=bool(group.get("capturable", False)),
             fused=bool(group.get("fused", False)),
         )
+        hyperparameters.check(where)
+        return hyperparameters
+
+    def check(self, where: str) -> None:
+        """Refuse values that torch would refuse.
+
+        Raises:
+            CheckpointError: a value is out of range; the message says where and which.
+        """
+        for name, value, high in (
+            ("lr", self.lr, math.inf),
+            ("betas[0]", self.beta1, 1.0),
+            ("betas[1]", self.beta2, 1.0),
+            ("eps", self.eps, math.inf),
+            ("weight_decay", self.weight_decay, math.inf),
+        ):
+            if not 0 <= value < high:
+                msg = f"{where}: {name} is {value!r}, expected a number in [0, {high:g})"
+                raise CheckpointError(msg)
 
     @property
     def options(self) -> StepOptions:
@@ -90,52 +112,27 @@ class Hyperparameters:
         if self.weight_decay != 0:
             decay = Decay.DECOUPLED if self.decoupled else Decay.L2
         return StepOptions(
-            interpolate_from_end=abs(round_to_binary32(1 - self.beta1)) >= _HALF,
+            interpolate_from_end=round_to_binary32(1 - self.beta1) >= _HALF,
             decay=decay,
             amsgrad=self.amsgrad,
             maximize=self.maximize,
         )
 
-    def scalars(self, step: float) -> Scalars[float]:
-        """The constants of update number `step`, each a binary32 value held in a Python float.
 
-        Args:
-            step: the number of the update, 1 for the first; a finite float of at least 1.
-        """
-        w = round_to_binary32(1 - self.beta1)
-        bias_correction1 = 1 - self.beta1**step
-        bias_correction2 = 1 - self.beta2**step
-        if self.lr_is_tensor and not self.fused:
-            lr = torch.tensor(self.lr, dtype=torch.float32)
-            step_size = float(lr / bias_correction1)
-            shrink = float(1 - lr * self.weight_decay)
-        else:
-            step_size = round_to_binary32(self.lr / bias_correction1)
-            shrink = round_to_binary32(1 - self.lr * self.weight_decay)
-        return Scalars(
-            w=w,
-            c=round_to_binary32(1 - self.beta2),
-            beta2=round_to_binary32(self.beta2),
-            root=round_to_binary32(bias_correction2**0.5),
-            eps=round_to_binary32(self.eps),
-            step=-step_size,
-            w_minus_one=round_to_binary32(w - 1),
-            one_minus_w=round_to_binary32(1 - w),
-            shrink=shrink,
-            weight_decay=round_to_binary32(self.weight_decay),
-        )
+def _plain(value: object, where: str) -> tuple[object, bool]:
+    """The value of a one-element float32 tensor, or what was given; and whether it was a tensor."""
+    if not isinstance(value, torch.Tensor):
+        return value, False
+    if value.numel() != 1 or value.dtype is not torch.float32:
+        msg = f"{where} is a {value.dtype} tensor of shape {tuple(value.shape)}; only one float32 is supported"
+        raise UnsupportedError(msg)
+    return value.item(), True
 
 
-def _number(value: Any, where: str, low: float, high: float) -> float:  # noqa: ANN401 - anything a file may hold
-    """`value` as a float in [low, high), or an error that names it."""
+def _require_number(value: object, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         msg = f"{where} is {value!r}, expected a number"
         raise CheckpointError(msg)
-    number = float(value)
-    if not low <= number < high:
-        msg = f"{where} is {value!r}, expected a number in [{low:g}, {high:g})"
-        raise CheckpointError(msg)
-    return number
 
 
 def next_step(step: object, where: str) -> float:

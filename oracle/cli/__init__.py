@@ -1,17 +1,21 @@
 """The command line, `gmc`: one module a command, loaded when it is asked for.
 
 Exit status: 0 the job is done and, for an audit, the claim holds; 1 the claim does not hold or is undecided; 2 the
-input or the request is wrong, said in one line; 130 interrupted.
+input or the request is wrong, said in one line; 70 a fault of this program; 130 interrupted.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NoReturn
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 #: Command, and the line that `gmc --help` shows without importing torch.
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -59,20 +63,33 @@ def gmc() -> None:
 
 
 def main() -> None:
-    """Run `gmc`, and turn errors of input into one line and exit status 2."""
+    """Run `gmc`: errors of input become one line and exit status 2, faults of ours a traceback and 70."""
     try:
         status = gmc.main(standalone_mode=False)
-    except click.ClickException as error:
+        sys.stdout.flush()
+    except NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        sys.exit(2)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
+        _fail(f"{error.format_message()}{hint}", 2)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("gmc: interrupted; no output was written", err=True)
-        sys.exit(130)
-    except Exception as error:
+        _fail("interrupted; no output was written", 130)
+    except OSError as error:
+        # Nothing more can be printed where standard output is gone; not even when Python flushes it at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)
+    except Exception as error:  # noqa: BLE001 - sorted here: input's fault, or ours
         from guarded_moments.reference.errors import GuardedMomentsError  # noqa: PLC0415 - it imports torch: not for --help
 
-        if not isinstance(error, GuardedMomentsError):
-            raise
-        click.echo(f"gmc: {error}", err=True)
-        sys.exit(2)
+        if isinstance(error, GuardedMomentsError):
+            _fail(str(error), 2)
+        traceback.print_exc()
+        sys.exit(70)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"gmc: {' '.join(message.split())}", err=True)
+    sys.exit(status)

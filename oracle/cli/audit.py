@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from guarded_moments.oracle.audit import Audit, Finding, audit, reasons_of
-from guarded_moments.oracle.cli.common import FILE, force_option, out, percent, progress_bar
+from guarded_moments.oracle.cli.common import FILE, force_option, foreign_rates, out, percent, progress_bar
 from guarded_moments.reference.checkpoint import load_state_dict, read
-from guarded_moments.reference.checkpoint.file_format import replacing
-from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
+from guarded_moments.reference.checkpoint.file_format import check_output, replacing
+from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of
 
 
@@ -37,8 +37,8 @@ def command(
     Each coordinate is decoded, its worst gradient within the bound is searched, and the claim is decided on the
     bit-exact op model.  Exit status 0 only if there is no violation and nothing is undecided, else 1.
     """
-    if json_file is not None and json_file.exists() and not force:
-        raise CheckpointError(f"{json_file}: exists already; nothing was written (--force replaces it)")
+    if json_file is not None:
+        check_output(json_file, overwrite=force, inputs=(compressed, native))
     state = read(compressed)
     state_dict = load_state_dict(native)
     started = time.perf_counter()
@@ -56,6 +56,8 @@ def command(
     console = out()
     if verbose:
         console.print(_tensor_table(result))
+    for line in foreign_rates(state):
+        console.print(line)
     _summary(console, result, bit_rate, seconds)
     return 0 if result.holds else 1
 

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from guarded_moments.reference.checkpoint import GuardedState
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 
 
@@ -66,9 +67,19 @@ def check_claim(tolerance: float, grad_bound: float) -> None:
 _WIDE = 200
 
 
+class _Console(Console):
+    """A console that leaves a broken pipe to the caller, as any other failure to write."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what happened; the base class would exit with status 1, which here is a verdict."""
+        raise  # noqa: PLE0704 - called while the error is handled
+
+
 def out() -> Console:
     """The console for results; plain and wide when standard output is no terminal."""
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+    return _Console(
+        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
+    )
 
 
 @contextmanager
@@ -82,6 +93,16 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield update
+
+
+def foreign_rates(state: GuardedState) -> list[str]:
+    """A line for each learning rate of the claim that is not the checkpoint's own."""
+    rates = set()
+    for tensor in state.tensors:
+        own = float(state.group_of(tensor.key)["lr"])
+        if own != tensor.lr:
+            rates.add(f"lr        {tensor.lr:g}, as given: the claim counts in it; the checkpoint's own is {own:g}")
+    return sorted(rates)
 
 
 def percent(part: int, whole: int) -> str:

@@ -14,6 +14,7 @@ from guarded_moments.oracle.cli.common import (
     NUMBER,
     check_claim,
     force_option,
+    foreign_rates,
     grad_bound_option,
     op_model_option,
     out,
@@ -22,8 +23,9 @@ from guarded_moments.oracle.cli.common import (
     tolerance_option,
 )
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict, write
+from guarded_moments.reference.checkpoint.file_format import check_output
 from guarded_moments.reference.claim import Horizon
-from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
+from guarded_moments.reference.errors import GuardedMomentsError
 
 
 @click.command("compress")
@@ -55,10 +57,7 @@ def command(
     """
     check_claim(tolerance, grad_bound)
     Horizon.parse(horizon)
-    if output.exists() and not force:  # before the work, not after
-        raise CheckpointError(f"{output}: exists already; nothing was written (--force replaces it)")
-    if output.resolve() == checkpoint.resolve():
-        raise CheckpointError(f"{output}: would replace the checkpoint itself; nothing was written")
+    check_output(output, overwrite=force, inputs=(checkpoint,))  # before the work, not after
     state_dict = load_state_dict(checkpoint)
     started = time.perf_counter()
     with progress_bar("compressing") as progress:
@@ -84,6 +83,8 @@ def _summary(state: GuardedState, checkpoint: Path, output: Path, size: int, sec
     console, coordinates = out(), state.coordinates
     rate = f"{8 * size / coordinates:.2f} bits per coordinate (native 64), all overhead in" if coordinates else "-"
     console.print(f"claim     {'; '.join(sorted({state.claim_for(t).sentence() for t in state.tensors})) or 'none'}")
+    for line in foreign_rates(state):
+        console.print(line)
     console.print(f"stored    {coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors, {rate}")
     console.print(f"exact     {state.escapes:,} coordinates escaped ({percent(state.escapes, coordinates)})")
     reasons: Counter[str] = Counter()

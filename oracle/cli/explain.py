@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,14 +24,13 @@ from guarded_moments.reference.checkpoint import read
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import Log8, LogGrid
 from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
-from guarded_moments.reference.errors import CheckpointError
+from guarded_moments.reference.errors import CheckpointError, InvalidClaimError
 from guarded_moments.reference.floats import hex_of, round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
-from guarded_moments.reference.op_models import implementation_for
+from guarded_moments.reference.implementations import implementation_for
 
 #: The grids of a coordinate without a file: fourteen and twenty octaves, about what a small trained model needs.
 _M_RANGE, _V_RANGE = (-22.0, -8.0), (-36.0, -16.0)
-_ADAM = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 
 
 @click.command("explain")
@@ -72,33 +72,32 @@ def command(
     """
     given = {name: x for name, x in (("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps)) if x is not None}
     if like is None:
-        group = {**_ADAM, **given}
-        codec = Log8(LogGrid.spanning(*m_range, M_LEVELS), LogGrid.spanning(*v_range, V_LEVELS))
+        base = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)
+        codec = Log8(_grid("--m-range", m_range, M_LEVELS), _grid("--v-range", v_range, V_LEVELS))
         name, first = implementation_for({}).name, 1000.0
     else:
         state = read(like)
         if not 0 <= tensor < len(state.tensors):
             raise CheckpointError(f"{like}: has no guarded tensor {tensor}; it has {len(state.tensors)}")
         source = state.tensors[tensor]
-        stored = Hyperparameters.from_param_group(state.group_of(source.key), source.where)
-        group = {name: getattr(replace(stored, lr=source.lr), name) for name in _ADAM} | given
+        base = Hyperparameters.from_param_group(state.group_of(source.key), source.where)
+        base = replace(base, lr=source.lr)
         codec, name, first = source.codec, source.implementation, source.next_step
-    hyperparameters = Hyperparameters.from_param_group(
-        {
-            "lr": group["lr"],
-            "betas": (group["beta1"], group["beta2"]),
-            "eps": group["eps"],
-            "weight_decay": 0.0,
-            "amsgrad": False,
-        },
-        "the options given",
-    )
+    hyperparameters = replace(base, **given)  # type: ignore[arg-type]  # the four names above, all numbers
+    hyperparameters.check("the options given")
     number = first if step is None else step
     if not (1 <= number < float("inf")):
         raise CheckpointError(f"--step is {number!r}: expected the number of an update, 1 or more")
     claim = Claim(Tolerance(tolerance), GradientBound(grad_bound), op_model or name)
     found = explain(claim, hyperparameters, number, codec, round_to_binary32(m), round_to_binary32(v))
     _show(out(), found, number)
+
+
+def _grid(option: str, ends: tuple[float, float], levels: int) -> LogGrid:
+    low, high = ends
+    if not -math.inf < low < high < math.inf:
+        raise InvalidClaimError(f"{option} is {low!r} {high!r}: expected two finite exponents of 2, the lower first")
+    return LogGrid.spanning(low, high, levels)
 
 
 def _show(console: Console, found: Explanation, step: float) -> None:

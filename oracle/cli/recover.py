@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import click
@@ -9,8 +10,7 @@ import torch
 
 from guarded_moments.oracle.cli.common import FILE, force_option, out
 from guarded_moments.reference.checkpoint import read, recover
-from guarded_moments.reference.checkpoint.file_format import replacing
-from guarded_moments.reference.errors import CheckpointError
+from guarded_moments.reference.checkpoint.file_format import check_output, replacing
 
 
 @click.command("recover")
@@ -22,11 +22,12 @@ def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT00
 
     Everything but the guarded moments is bit-identical to the checkpoint that was compressed.
     """
-    if output.resolve() == compressed.resolve():
-        raise CheckpointError(f"{output}: would replace the file that is read; nothing was written")
+    check_output(output, overwrite=force, inputs=(compressed,))
     state = read(compressed)
+    content = io.BytesIO()  # torch.save to a full disk fails in ways of its own
+    torch.save(recover(state), content)
     with replacing(output, overwrite=force) as temporary:
-        torch.save(recover(state), temporary)
+        temporary.write_bytes(content.getbuffer())
     out().print(
         f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
     )

@@ -31,6 +31,10 @@ class Arithmetic(Protocol[T]):
         """`a * b`."""
         ...
 
+    def product(self, a: T, b: T) -> T:
+        """`a * b` without rounding, in a wider format where one is needed: only ever a result."""
+        ...
+
     def div(self, a: T, b: T) -> T:
         """`a / b`."""
         ...
@@ -64,11 +68,11 @@ class OrderedArithmetic(Protocol[T]):
     """What a guard needs: no fused operation, but order and magnitude."""
 
     def constant(self, value: float) -> T:
-        """A precomputed scalar, within one unit in the last place of the number it stands for."""
+        """A scalar of the formula: TINY, one, or a counted error, exact or rounded once."""
         ...
 
     def add(self, a: T, b: T) -> T:
-        """`a + b` of non-negative numbers."""
+        """`a + b`."""
         ...
 
     def mul(self, a: T, b: T) -> T:
@@ -97,4 +101,16 @@ class OrderedArithmetic(Protocol[T]):
 
     def maximum(self, a: T, b: T) -> T:
         """The larger; exact."""
+        ...
+
+
+class SignedArithmetic(OrderedArithmetic[T], Protocol[T]):
+    """What a search needs besides: signed sums, whose cancellation the caller accounts for."""
+
+    def sub(self, a: T, b: T) -> T:
+        """`a - b`."""
+        ...
+
+    def negate(self, a: T) -> T:
+        """`-a`; exact."""
         ...

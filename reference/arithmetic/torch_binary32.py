@@ -42,6 +42,10 @@ class TorchBinary32:
         """`a * b`."""
         return a * b
 
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a * b` in float64, which holds it exactly."""
+        return a.double() * b.double()
+
     def div(self, a: Tensor, b: Tensor) -> Tensor:
         """`a / b`; both are tensors, so no device turns this into a product with a reciprocal."""
         return a / b

@@ -28,6 +28,14 @@ class TorchBinary64:
         """`a + b`."""
         return a + b
 
+    def sub(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a - b`."""
+        return a - b
+
+    def negate(self, a: Tensor) -> Tensor:
+        """`-a`."""
+        return -a
+
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         """`a * b`."""
         return a * b

@@ -17,11 +17,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import pickle
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from torch import Tensor
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.codecs.grids import LogGrid
-from guarded_moments.reference.codecs.log8 import M_LEVELS, NAME, V_LEVELS, Log8
+from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
 
 FORMAT_VERSION = 1
@@ -83,11 +84,9 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         CheckpointError: `path` exists and `overwrite` is false, or its folder cannot be written.
     """
-    if path.exists() and not overwrite:
-        msg = f"{path}: exists already; nothing was written (--force replaces it)"
-        raise CheckpointError(msg)
+    check_output(path, overwrite=overwrite)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".gmc-", suffix=".partial")
     except OSError as error:
         msg = f"{path}: cannot be written: {error.strerror or error}"
         raise CheckpointError(msg) from None
@@ -104,6 +103,32 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise CheckpointError(msg) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path, *, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
+    """Refuse an output that would destroy something.
+
+    Args:
+        path: to be written.
+        overwrite: whether an existing regular file may be replaced.
+        inputs: files that are being read, which may not.
+
+    Raises:
+        CheckpointError: it is one of the inputs, exists, or is no regular file.
+    """
+    try:
+        if any(path.resolve() == source.resolve() for source in inputs):
+            msg = f"{path}: is read as input and would be replaced; nothing was written"
+            raise CheckpointError(msg)
+        if path.exists() and not path.is_file():
+            msg = f"{path}: exists and is no regular file; nothing was written"
+            raise CheckpointError(msg)
+        if path.exists() and not overwrite:
+            msg = f"{path}: exists already; nothing was written (--force replaces it)"
+            raise CheckpointError(msg)
+    except (OSError, RuntimeError) as error:  # a name too long, a loop of links
+        msg = f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise CheckpointError(msg) from None
 
 
 def _umask() -> int:
@@ -239,6 +264,16 @@ def _tensor(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Gu
         msg = f"{entry['where']}: codec {entry['codec']!r} is not supported yet; this version knows {NAME}"
         raise UnsupportedError(msg)
     (m_low, m_step), (v_low, v_step) = entry["grids"]
+    numel = math.prod(entry["shape"])
+    m_codes, v_codes, escapes = (tensors[f"{index}.{part}"] for part in ("m_codes", "v_codes", "escapes"))
+    if not (
+        m_codes.dtype is v_codes.dtype is torch.uint8
+        and escapes.dtype is torch.float32
+        and m_codes.shape == v_codes.shape == (numel,)
+        and escapes.shape == (int((m_codes == ESCAPE).sum()), 2)
+    ):
+        msg = f"{entry['where']}: its codes and escapes do not fit its shape {tuple(entry['shape'])}"
+        raise FormatError(msg)
     return GuardedTensor(
         key=entry["key"],
         where=entry["where"],
@@ -248,8 +283,8 @@ def _tensor(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Gu
         next_step=float(entry["next_step"]),
         lr=float(entry["lr"]),
         codec=Log8(LogGrid(m_low, m_step, M_LEVELS), LogGrid(v_low, v_step, V_LEVELS)),
-        m_codes=tensors[f"{index}.m_codes"],
-        v_codes=tensors[f"{index}.v_codes"],
-        escapes=tensors[f"{index}.escapes"],
+        m_codes=m_codes,
+        v_codes=v_codes,
+        escapes=escapes,
         native_digest=entry["native_digest"],
     )

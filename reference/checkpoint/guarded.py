@@ -27,8 +27,9 @@ from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs.log8 import ESCAPE, Log8
 from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
-from guarded_moments.reference.op_models import Implementation, implementation_for, implementation_named
+from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
+from guarded_moments.reference.scalars import kernel_scalars
 
 #: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
 BLOCK = 1 << 15
@@ -169,17 +170,21 @@ def compress(
     return GuardedState(tau, bound, tuple(tensors), tuple(kept), copy.deepcopy(skeleton))
 
 
-def constants_of(parameter: Parameter, claim: Claim, implementation: Implementation, lr: float) -> GuardConstants:
+def constants_of(
+    parameter: Parameter, claim: Claim, implementation: Implementation, lr: float
+) -> GuardConstants[float]:
     """The guard's constants for a parameter, with its name in any error."""
     try:
-        return guard_constants(claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, lr), lr)
+        return guard_constants(
+            claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, implementation, lr), lr
+        )
     except GuardedMomentsError as error:
         raise type(error)(f"{parameter.where}: {error}") from None
 
 
-def scalars_of(parameter: Parameter, lr: float) -> Scalars[float]:
+def scalars_of(parameter: Parameter, implementation: Implementation, lr: float) -> Scalars[float]:
     """The kernel's constants at a parameter's next update, with this learning rate."""
-    return replace(parameter.hyperparameters, lr=lr).scalars(parameter.next_step)
+    return kernel_scalars(replace(parameter.hyperparameters, lr=lr), parameter.next_step, implementation.constants)
 
 
 def _compress_parameter(

@@ -87,7 +87,8 @@ def _why_not_loadable(path: Path, error: Exception) -> str:
                 f"holds objects that only unsafe loading could restore: {', '.join(sorted(classes))}; "
                 "save optimizer.state_dict() alone with torch.save"
             )
-    return f"is no checkpoint of torch.save, or is damaged ({_first_line(error)})"
+        return f"is no checkpoint of torch.save, or is damaged ({_first_line(error)})"
+    return "is no checkpoint of torch.save, or is damaged"
 
 
 def _first_line(error: Exception) -> str:
@@ -127,6 +128,9 @@ def parameters_of(state_dict: Mapping[str, Any]) -> list[Parameter]:
         msg = "'state' is not a dictionary or 'param_groups' not a list of dictionaries"
         raise CheckpointError(msg)
     for key, entry in state.items():
+        if not isinstance(key, (int, str)):
+            msg = f"state has the key {key!r}, expected a number or a name"
+            raise CheckpointError(msg)
         _require_moments(key, entry)
     placed = _groups_by_key(groups)
     hyperparameters = [Hyperparameters.from_param_group(g, f"param_groups[{i}]") for i, g in enumerate(groups)]
@@ -169,6 +173,9 @@ def _groups_by_key(groups: list[dict[str, Any]]) -> dict[object, tuple[int, str 
             raise CheckpointError(msg)
         names = group.get("param_names")
         for position, key in enumerate(keys):
+            if not isinstance(key, (int, str)):
+                msg = f"param_groups[{index}] has the parameter {key!r}, expected a number or a name"
+                raise CheckpointError(msg)
             name = names[position] if isinstance(names, list) and position < len(names) else None
             placed[key] = (index, None if name is None else str(name))
     return placed

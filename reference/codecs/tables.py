@@ -23,17 +23,47 @@ _FIRST_PRECISION = 64
 _LAST_PRECISION = 4096
 
 
+#: Relative error allowed to a value's binary64 approximation; wider than it is, so that few need a second look.
+_DOUBT = 2.0**-50
+#: Bits that keep the error of a few hundred successive products far below that.
+_PRODUCT_PRECISION = 96
+
+
 @lru_cache(maxsize=4096)
 def levels(grid: LogGrid) -> Tensor:
     """The decoded magnitudes: float32 of shape (grid.levels,), strictly increasing, do not write to it."""
-    return torch.tensor([_power(grid.exponent(i), up=False) for i in range(grid.levels)], dtype=torch.float32)
+    return _table(grid, 0, up=False)
 
 
 @lru_cache(maxsize=4096)
 def thresholds(grid: LogGrid) -> Tensor:
     """Where the nearest level (in the logarithm, ties to the larger) changes: float32 of shape (grid.levels - 1,)."""
-    middles = [_power(grid.exponent(i + 0.5), up=True) for i in range(grid.levels - 1)]
-    return torch.tensor(middles, dtype=torch.float32)
+    return _table(grid, 1, up=True)
+
+
+def _table(grid: LogGrid, first: int, *, up: bool) -> Tensor:
+    """`2**(low + i*step/2)` for `i = first, first + 2, ...` below the last level, each rounded to binary32."""
+    halves = range(first, 2 * grid.levels - 1, 2)
+    with mpmath.workprec(_PRODUCT_PRECISION):
+        value, ratio = mpf(2) ** mpf(grid.exponent(first / 2)), mpf(2) ** mpf(grid.step)
+        approximations = []
+        for _ in halves:
+            approximations.append(float(value))
+            value *= ratio
+    middle = torch.tensor(approximations, dtype=torch.float64)
+    below, above = _to_binary32(middle * (1 - _DOUBT), up=up), _to_binary32(middle * (1 + _DOUBT), up=up)
+    for position in (below != above).nonzero().flatten().tolist():
+        below[position] = _power(grid.exponent(halves[position] / 2), up=up)
+    return below
+
+
+def _to_binary32(values: Tensor, *, up: bool) -> Tensor:
+    nearest = values.float()
+    if not up:
+        return nearest
+    return torch.where(
+        nearest.double() < values, torch.nextafter(nearest, torch.full_like(nearest, torch.inf)), nearest
+    )
 
 
 def _power(exponent: float, *, up: bool) -> float:

@@ -16,60 +16,22 @@ binary32 `g` with `|g| <= G`.  The rounding of this evaluation itself is counted
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.adam import Jit, as_is
 from guarded_moments.reference.arithmetic.protocol import OrderedArithmetic
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, inflation
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.floats import round_up
-from guarded_moments.reference.guard.constants import TINY, GuardConstants
+from guarded_moments.reference.guard.constants import TINY, GuardConstants, counted_constants
 from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 
 T = TypeVar("T")
-
-
-def trajectory_slack(op: OrderedArithmetic[T], constants: GuardConstants, m: T, reciprocal: T) -> T:
-    """What binary32 rounding can move one update by, over the step size; the floor is added by the caller.
-
-    Args:
-        op: a number domain.
-        constants: of the tensor.
-        m: the first moment, in units of the gradient.
-        reciprocal: `H0 = 1/(sqrt(radicand*v) + eps)` of the same state.
-    """
-    of_moment = op.mul(op.constant(constants.slack_moment), op.absolute(m))
-    proportional = op.mul(op.add(of_moment, op.constant(constants.slack_reciprocal)), reciprocal)
-    return op.add(proportional, op.constant(constants.slack_gradient))
-
-
-def third_term(
-    op: OrderedArithmetic[T],
-    constants: GuardConstants,
-    radicand_gap: T,
-    root_gap: T,
-    low: T,
-    reciprocal_low: T,
-    reciprocal_high: T,
-) -> T:
-    """`P`, a bound on `sup_g |g| |H(b_hat + c g^2) - H(b + c g^2)|`: the least of five."""
-    constant, mul, div = op.constant, op.mul, op.div
-    both = mul(reciprocal_low, reciprocal_high)
-    by_gradient = mul(constant(constants.gradient_bound), mul(root_gap, both))
-    by_gap = mul(mul(root_gap, reciprocal_high), constant(constants.gap_cap))
-    by_radicand = mul(mul(radicand_gap, both), constant(constants.radicand_cap))
-    # With low = 0 the last two do not apply; dividing by TINY makes them larger than every other bound.
-    base = op.maximum(low, constant(TINY))
-    by_root = div(mul(radicand_gap, constant(constants.root_cap)), op.maximum(mul(low, low), constant(TINY)))
-    by_eps = div(mul(radicand_gap, constant(constants.eps_cap)), base)
-    return op.minimum(
-        op.minimum(op.minimum(by_gradient, by_gap), op.minimum(by_radicand, by_root)),
-        by_eps,
-    )
 
 
 class BoundTerms(NamedTuple, Generic[T]):
@@ -81,53 +43,89 @@ class BoundTerms(NamedTuple, Generic[T]):
     rounding: T  #: what binary32 may move both updates by, without the floor
 
 
-def bound_terms(op: OrderedArithmetic[T], constants: GuardConstants, m: T, v: T, m_hat: T, v_hat: T) -> BoundTerms[T]:
-    """The terms of the bound for one coordinate's two states.
+def make_trajectory_slack(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T], T]:
+    """Build `slack(constants, m, H0)`: what binary32 can move one update by, over the step size, without the floor.
 
-    Args:
-        op: a number domain.
-        constants: of the tensor.
-        m: native first moment.
-        v: native second moment, non-negative.
-        m_hat: recovered first moment.
-        v_hat: recovered second moment, non-negative.
+    `H0 = 1/(sqrt(radicand*v) + eps)` is that of the same state as `m`.
     """
-    constant, add, mul, div = op.constant, op.add, op.mul, op.div
-    radicand, eps, one = constant(constants.radicand), constant(constants.eps), constant(1.0)
-    root, root_hat = op.sqrt(mul(radicand, v)), op.sqrt(mul(radicand, v_hat))
-    reciprocal, reciprocal_hat = div(one, add(root, eps)), div(one, add(root_hat, eps))
-    low, high = op.minimum(root, root_hat), op.maximum(root, root_hat)
-    reciprocal_low, reciprocal_high = op.maximum(reciprocal, reciprocal_hat), op.minimum(reciprocal, reciprocal_hat)
+    add, mul, absolute = op.add, op.mul, op.absolute
 
-    radicand_gap = mul(radicand, op.distance(v_hat, v))
-    root_gap = div(radicand_gap, op.maximum(add(low, high), constant(TINY)))
-    reciprocal_gap = mul(root_gap, mul(reciprocal_low, reciprocal_high))
+    def trajectory_slack(k: GuardConstants[T], m: T, reciprocal: T) -> T:
+        proportional = mul(add(mul(k.slack_moment, absolute(m)), k.slack_reciprocal), reciprocal)
+        return add(proportional, k.slack_gradient)
 
-    complement = constant(constants.complement)
-    supremum = third_term(op, constants, radicand_gap, root_gap, low, reciprocal_low, reciprocal_high)
-    return BoundTerms(
-        first_moment=mul(mul(complement, op.distance(m_hat, m)), reciprocal_hat),
-        second_moment=mul(mul(complement, op.absolute(m)), reciprocal_gap),
-        gradient=mul(constant(constants.w), supremum),
-        rounding=add(
-            trajectory_slack(op, constants, m, reciprocal), trajectory_slack(op, constants, m_hat, reciprocal_hat)
-        ),
-    )
+    result: Callable[[GuardConstants[T], T, T], T] = jit(trajectory_slack)
+    return result
 
 
-def deviation_bound(op: OrderedArithmetic[T], constants: GuardConstants, m: T, v: T, m_hat: T, v_hat: T) -> T:
-    """The bound, not yet inflated by its own rounding; in units of the parameter.  Arguments as `bound_terms`."""
-    first, second, third, rounding = bound_terms(op, constants, m, v, m_hat, v_hat)
-    total = op.add(op.add(first, second), op.add(third, rounding))
-    floor = op.constant(constants.slack_floor)
-    return op.add(op.mul(op.constant(constants.step), total), op.add(floor, floor))
+def make_third_term(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[..., T]:
+    """Build `P(constants, d, B-A, A, H_A, H_B)`, a bound on `sup_g |g| |H_hat - H|`: the least of five."""
+    mul, div, minimum, maximum = op.mul, op.div, op.minimum, op.maximum
+    tiny = op.constant(TINY)
+
+    def third_term(k: GuardConstants[T], gap: T, root_gap: T, low: T, reciprocal_low: T, reciprocal_high: T) -> T:
+        both = mul(reciprocal_low, reciprocal_high)
+        by_gradient = mul(k.gradient_bound, mul(root_gap, both))
+        by_root_gap = mul(mul(root_gap, reciprocal_high), k.gap_cap)
+        by_radicand = mul(mul(gap, both), k.radicand_cap)
+        # With A = 0 the last two do not apply; dividing by TINY makes them larger than every other bound.
+        by_root = div(mul(gap, k.root_cap), maximum(mul(low, low), tiny))
+        by_eps = div(mul(gap, k.eps_cap), maximum(low, tiny))
+        return minimum(minimum(minimum(by_gradient, by_root_gap), minimum(by_radicand, by_root)), by_eps)
+
+    result: Callable[..., T] = jit(third_term)
+    return result
+
+
+def make_bound_terms(
+    op: OrderedArithmetic[T], jit: Jit = as_is
+) -> Callable[[GuardConstants[T], T, T, T, T], BoundTerms[T]]:
+    """Build `terms(constants, m, v, m_hat, v_hat)` for one coordinate's two states, `v` and `v_hat` non-negative."""
+    add, mul, div, sqrt, distance, absolute = op.add, op.mul, op.div, op.sqrt, op.distance, op.absolute
+    minimum, maximum = op.minimum, op.maximum
+    one, tiny = op.constant(1.0), op.constant(TINY)
+    trajectory_slack, third_term = make_trajectory_slack(op, jit), make_third_term(op, jit)
+
+    def bound_terms(k: GuardConstants[T], m: T, v: T, m_hat: T, v_hat: T) -> BoundTerms[T]:
+        root, root_hat = sqrt(mul(k.radicand, v)), sqrt(mul(k.radicand, v_hat))
+        reciprocal, reciprocal_hat = div(one, add(root, k.eps)), div(one, add(root_hat, k.eps))
+        low, high = minimum(root, root_hat), maximum(root, root_hat)
+        reciprocal_low, reciprocal_high = maximum(reciprocal, reciprocal_hat), minimum(reciprocal, reciprocal_hat)
+        gap = mul(k.radicand, distance(v_hat, v))
+        root_gap = div(gap, maximum(add(low, high), tiny))
+        reciprocal_gap = mul(root_gap, mul(reciprocal_low, reciprocal_high))
+        first = mul(mul(k.complement, distance(m_hat, m)), reciprocal_hat)
+        second = mul(mul(k.complement, absolute(m)), reciprocal_gap)
+        third = mul(k.w, third_term(k, gap, root_gap, low, reciprocal_low, reciprocal_high))
+        rounding = add(trajectory_slack(k, m, reciprocal), trajectory_slack(k, m_hat, reciprocal_hat))
+        return BoundTerms(first, second, third, rounding)
+
+    result: Callable[[GuardConstants[T], T, T, T, T], BoundTerms[T]] = jit(bound_terms)
+    return result
+
+
+def make_deviation_bound(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, T, T], T]:
+    """Build `bound(constants, m, v, m_hat, v_hat)`, not yet inflated by its own rounding; in units of the parameter."""
+    add, mul = op.add, op.mul
+    bound_terms = make_bound_terms(op, jit)
+
+    def deviation_bound(k: GuardConstants[T], m: T, v: T, m_hat: T, v_hat: T) -> T:
+        terms = bound_terms(k, m, v, m_hat, v_hat)
+        total = add(
+            add(terms.first_moment, terms.second_moment),
+            add(terms.gradient, terms.rounding),
+        )
+        return add(mul(k.step, total), add(k.slack_floor, k.slack_floor))
+
+    result: Callable[[GuardConstants[T], T, T, T, T], T] = jit(deviation_bound)
+    return result
 
 
 @cache
 def bound_inflation() -> float:
     """The factor that makes an evaluated `deviation_bound` an upper bound: its own roundings, counted."""
-    ones = GuardConstants(*[1.0] * len(GuardConstants._fields))
-    count = deviation_bound(RoundingCount(), ones, *[RoundingCount.exact] * 4)
+    op = RoundingCount()
+    count = make_deviation_bound(op)(counted_constants(), *[op.exact] * 4)
     return round_up(inflation(count + 1))  # and one for the product with this factor
 
 
@@ -142,7 +140,7 @@ def in_domain(m: Tensor, v: Tensor) -> Tensor:
     )
 
 
-def closed_form_guard(constants: GuardConstants, m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
+def closed_form_guard(constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
     """Where the closed form guarantees the claim: a bool tensor.
 
     A coordinate whose two states are the same value is accepted outright: the op model is a function.
@@ -154,15 +152,19 @@ def closed_form_guard(constants: GuardConstants, m: Tensor, v: Tensor, m_hat: Te
         m_hat: recovered first moments, float32, shape (n,).
         v_hat: recovered second moments, float32, shape (n,).
     """
-    op = TorchBinary64(m.device)
-    bound = deviation_bound(op, constants, m.double(), v.double(), m_hat.double(), v_hat.double())
+    deviation_bound = make_deviation_bound(TorchBinary64(m.device))
+    bound = deviation_bound(lifted(constants), m.double(), v.double(), m_hat.double(), v_hat.double())
     within = bound * bound_inflation() <= constants.threshold
     same = (m == m_hat) & (v == v_hat)
     return (within | same) & in_domain(m, v) & in_domain(m_hat, v_hat)
 
 
-def closed_form_deviation(constants: GuardConstants, m: float, v: float, m_hat: float, v_hat: float) -> float:
-    """The inflated bound of one coordinate, in units of the parameter; NaN outside the domain."""
+def closed_form_deviation(constants: GuardConstants[float], m: float, v: float, m_hat: float, v_hat: float) -> float:
+    """The inflated bound of one coordinate of the guard's domain, in units of the parameter."""
     state = [torch.tensor([x], dtype=torch.float64) for x in (m, v, m_hat, v_hat)]
-    bound = float(deviation_bound(TorchBinary64(), constants, *state)) * bound_inflation()
-    return bound if v >= 0 and v_hat >= 0 else math.nan
+    return float(make_deviation_bound(TorchBinary64())(lifted(constants), *state)) * bound_inflation()
+
+
+def lifted(constants: GuardConstants[float]) -> GuardConstants[Tensor]:
+    """The constants as 0-d float64 tensors."""
+    return GuardConstants(*(torch.tensor(value, dtype=torch.float64) for value in constants))

@@ -8,38 +8,44 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 from guarded_moments.reference.adam import Scalars, StepOptions
+from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, round_down, round_up, square_root_up
+from guarded_moments.reference.guard.real_update import real_update
 from guarded_moments.reference.guard.slack import RoundingSlack, rounding_slack
-from guarded_moments.reference.op_models import Implementation
+from guarded_moments.reference.implementations import Implementation
+
+T = TypeVar("T", default=float)
 
 #: Keeps a quotient by a sum of two roots finite where both are zero; smaller than any root of a binary32.
 TINY = 2.0**-1000
 
 
-class GuardConstants(NamedTuple):
+class GuardConstants(NamedTuple, Generic[T]):
     """In the notation of the guard: `q = sqrt(c)/b`, `H(y) = 1/(sqrt(y) + eps)`, `y = radicand*v + curvature*g*g`."""
 
-    w: float  #: weight of the gradient in `m'`
-    complement: float  #: `1 - w`
-    radicand: float  #: `beta2 / b**2`
-    curvature: float  #: `c / b**2 = q**2`
-    eps: float
-    step: float  #: magnitude of the step size, in units of the parameter
-    gradient_bound: float  #: the largest `|g|` of the claim; finite
-    gap_cap: float  #: `1/q`
-    radicand_cap: float  #: `1/(2 q)`
-    root_cap: float  #: `1/(3 sqrt(3) q)`
-    eps_cap: float  #: `1/(16 q eps)`
-    slack_moment: float  #: see `RoundingSlack`
-    slack_reciprocal: float
-    slack_gradient: float
-    slack_floor: float
-    threshold: float  #: `tau * lr` rounded down: the deviation allowed, in units of the parameter
+    w: T  #: weight of the gradient in `m'`
+    complement: T  #: `1 - w`, the weight of `m` in `m'`
+    radicand: T  #: `beta2 / b**2`
+    curvature: T  #: `c / b**2 = q**2`
+    eps: T
+    step: T  #: magnitude of the step size, in units of the parameter
+    gradient_bound: T  #: the largest `|g|` of the claim; finite
+    gap_cap: T  #: `1/q`
+    radicand_cap: T  #: `1/(2 q)`
+    root_cap: T  #: `1/(3 sqrt(3) q)`
+    eps_cap: T  #: `1/(16 q eps)`
+    slack_moment: T  #: see `RoundingSlack`
+    slack_reciprocal: T
+    slack_gradient: T
+    slack_floor: T
+    threshold: T  #: `tau * lr` rounded down: the deviation allowed, in units of the parameter
 
 
 def guard_constants(
@@ -49,7 +55,7 @@ def guard_constants(
     scalars: Scalars[float],
     lr: float,
     fmt: FloatFormat = BINARY32,
-) -> GuardConstants:
+) -> GuardConstants[float]:
     """Derive the constants exactly and round each up once.
 
     Args:
@@ -67,14 +73,19 @@ def guard_constants(
     if scalars.eps == 0:
         msg = "eps is 0 in binary32: the update is unbounded where v is 0, so nothing can be guaranteed"
         raise UnsupportedError(msg)
-    if not (lr > 0 and scalars.step != 0 and math.isfinite(scalars.step)):
+    if not (lr > 0 and all(math.isfinite(x) for x in scalars) and scalars.step != 0):
         msg = (
             f"lr {lr!r} gives a step size of {scalars.step!r}: a tolerance counted in learning rates means nothing; "
             "pass the learning rate of the run that will resume, --lr on the command line"
         )
         raise UnsupportedError(msg)
-    if not (0 < scalars.root <= 1 and 0 < scalars.c <= 1 and 0 < scalars.w <= 1):
-        msg = f"the betas give the kernel constants {scalars}, which the guard does not cover"
+    reals = {real_update(model, scalars) for model in implementation.models} if scalars.root else set()
+    if len(reals) != 1:  # all op models of one tensor approximate one formula
+        msg = f"the kernel constants {scalars} are not ones that the guard covers"
+        raise UnsupportedError(msg)
+    real = reals.pop()
+    if not (0 < real.w <= 1 and 0 < real.c <= 1):
+        msg = f"betas {1 - float(real.w)!r}, {float(real.beta2)!r} leave a moment without its gradient"
         raise UnsupportedError(msg)
 
     slack: RoundingSlack | None = None
@@ -99,16 +110,16 @@ def guard_constants(
         )
         raise InvalidClaimError(msg)
 
-    w, c, beta2, b, eps = (Fraction(x) for x in (scalars.w, scalars.c, scalars.beta2, scalars.root, scalars.eps))
+    c, beta2, b, eps = real.c, real.beta2, real.root, real.eps
     inverse_q = b / c * square_root_up(c)
     three_root_three = 9 / square_root_up(Fraction(3))  # from below
     return GuardConstants(
-        w=scalars.w,
-        complement=round_up(1 - w),
+        w=round_up(real.w),
+        complement=round_up(real.complement),
         radicand=round_up(beta2 / b**2),
         curvature=round_up(c / b**2),
-        eps=scalars.eps,
-        step=abs(scalars.step),
+        eps=round_up(eps),
+        step=round_up(real.step),
         gradient_bound=min(bound, limit),
         gap_cap=round_up(inverse_q),
         radicand_cap=round_up(inverse_q / 2),
@@ -120,3 +131,9 @@ def guard_constants(
         slack_floor=round_up(slack.floor),
         threshold=round_down(Fraction(claim.tolerance.value) * Fraction(lr)),
     )
+
+
+def counted_constants() -> GuardConstants[int]:
+    """The constants in `RoundingCount`: each within one unit in the last place of the number it stands for."""
+    op = RoundingCount()
+    return GuardConstants(*(op.constant(0.0) for _ in GuardConstants._fields))

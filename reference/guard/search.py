@@ -19,17 +19,98 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
-from guarded_moments.reference.guard.cells import CellBounds, Cells, States
-from guarded_moments.reference.guard.closed_form import bound_inflation, trajectory_slack
+from guarded_moments.reference.guard.cells import End, Terms, make_end, make_terms, make_upper, make_value
+from guarded_moments.reference.guard.closed_form import bound_inflation, lifted, make_trajectory_slack
 from guarded_moments.reference.guard.constants import GuardConstants
 
 #: End points of the first cells, in units of the scale at which the denominator bends; the last is the bound itself.
-_FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)
+FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)
 #: Below this many binary32 values a cell is not worth bounding: the op model is asked about each of them.
 ENUMERABLE = 512
-#: A cell whose ends are further apart than this ratio is cut at the ratio, else in the middle.
-_LONG = 16.0
-_CUT = 4.0
+#: A cell whose ends are further apart than this ratio is cut at `CUT` times its low end, else in the middle.
+LONG, CUT = 16.0, 4.0
+
+
+class States(NamedTuple):
+    """Native and recovered moments of coordinates in the guard's domain: float32 tensors of one shape (n,)."""
+
+    m: Tensor
+    v: Tensor
+    m_hat: Tensor
+    v_hat: Tensor
+
+    def select(self, index: Tensor) -> States:
+        """The coordinates at an index or mask."""
+        return States(*(moment[index] for moment in self))
+
+    def slice(self, begin: int, end: int) -> States:
+        """The coordinates from `begin` up to `end`, as views."""
+        return States(*(moment[begin:end] for moment in self))
+
+
+class Cells(NamedTuple):
+    """Ranges of gradient magnitudes (binary32 values held in float64), each of one coordinate."""
+
+    coordinate: Tensor  #: int64: which one, by its position in the states
+    low: End[Tensor]
+    high: End[Tensor]
+
+    def select(self, mask: Tensor) -> Cells:
+        """The cells where `mask`."""
+        places = mask.nonzero().flatten()
+        low, high = (End(*(part[places] for part in end)) for end in (self.low, self.high))
+        return Cells(self.coordinate[places], low, high)
+
+    @classmethod
+    def joined(cls, first: Cells, second: Cells) -> Cells:
+        """Both, one after the other."""
+        low = End(*(torch.cat(pair) for pair in zip(first.low, second.low, strict=True)))
+        high = End(*(torch.cat(pair) for pair in zip(first.high, second.high, strict=True)))
+        return cls(torch.cat([first.coordinate, second.coordinate]), low, high)
+
+    @property
+    def floats_inside(self) -> Tensor:
+        """How many binary32 magnitudes a cell spans, less one; int64."""
+        return self.high.g.float().view(torch.int32).long() - self.low.g.float().view(torch.int32).long()
+
+
+class CellBounds:
+    """The formulas of `cells`, for coordinates of one tensor in float64 tensors."""
+
+    def __init__(self, constants: GuardConstants[float], states: States) -> None:
+        """Prepare what does not depend on the gradient.
+
+        Args:
+            constants: of the tensor.
+            states: coordinates in the guard's domain.
+        """
+        op = TorchBinary64(states.m.device)
+        self._constants = lifted(constants)
+        self._terms = make_terms(op)(self._constants, *(moment.double() for moment in states))
+        self._end, self._value, self._upper = make_end(op), make_value(op), make_upper(op)
+
+    def _of(self, coordinate: Tensor | None) -> Terms[Tensor]:
+        return self._terms if coordinate is None else Terms(*(term[coordinate] for term in self._terms))
+
+    def scale(self) -> Tensor:
+        """Where `H` starts to bend: the gradient magnitude at which `curvature*g*g` matches the rest; float64 (n,)."""
+        smaller = torch.minimum(self._terms.v, self._terms.v_hat) * self._constants.radicand
+        return (smaller.sqrt() + self._constants.eps) * self._constants.gap_cap
+
+    def end(self, g: Tensor, coordinate: Tensor | None = None) -> End[Tensor]:
+        """The reciprocals at gradients, of all coordinates (`g` of shape (..., n)) or of those named."""
+        terms = self._of(coordinate)
+        return self._end(self._constants, terms.v, terms.v_hat, terms.gap, g)
+
+    def value(self, end: End[Tensor], coordinate: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """`|N|` at `+g` and at `-g`, as evaluated (without slack)."""
+        terms = self._of(coordinate)
+        return self._value(self._constants, terms.shift, terms.pull, end)
+
+    def upper(self, low: End[Tensor], high: End[Tensor], coordinate: Tensor | None = None) -> Tensor:
+        """At least `|N(g)|` for every `g` with `low.g <= |g| <= high.g`, of either sign."""
+        terms = self._of(coordinate)
+        return self._upper(self._constants, terms.shift, terms.pull, low, high)
 
 
 class Partition(NamedTuple):
@@ -40,22 +121,33 @@ class Partition(NamedTuple):
     best_gradient: Tensor  #: where, signed, float64 (n,)
 
 
-def slack_of(constants: GuardConstants, states: States) -> Tensor:
+def slack_of(constants: GuardConstants[float], states: States) -> Tensor:
     """How far the bit-exact deviation may be from `step*|N|`, in units of the parameter; float64 (n,)."""
-    op = TorchBinary64(states.m.device)
+    op, k = TorchBinary64(states.m.device), lifted(constants)
+    trajectory_slack = make_trajectory_slack(op)
     total = torch.zeros_like(states.m, dtype=torch.float64)
     for m, v in ((states.m, states.v), (states.m_hat, states.v_hat)):
-        root = (constants.radicand * v.double()).sqrt()
-        total += trajectory_slack(op, constants, m.double(), (root + constants.eps).reciprocal())
-    return (constants.step * total + 2 * constants.slack_floor) * bound_inflation()
+        root = (k.radicand * v.double()).sqrt()
+        total += trajectory_slack(k, m.double(), (root + k.eps).reciprocal())
+    return (k.step * total + 2 * k.slack_floor) * bound_inflation()
 
 
-def allowance(constants: GuardConstants, states: States) -> Tensor:
+def allowance(constants: GuardConstants[float], states: States) -> Tensor:
     """The largest `|N|` at which the bit-exact deviation is certain to be within the tolerance; float64 (n,)."""
     return (constants.threshold - slack_of(constants, states)) / constants.step / bound_inflation()
 
 
-def first_partition(constants: GuardConstants, bounds: CellBounds, cutoff: Callable[[Tensor], Tensor]) -> Partition:
+def largest_gradient(constants: GuardConstants[float]) -> float:
+    """The largest binary32 gradient of the claim."""
+    nearest = torch.tensor(constants.gradient_bound, dtype=torch.float64).float()
+    if nearest.double() > constants.gradient_bound:
+        nearest = torch.nextafter(nearest, torch.zeros_like(nearest))
+    return float(nearest)
+
+
+def first_partition(
+    constants: GuardConstants[float], bounds: CellBounds, cutoff: Callable[[Tensor], Tensor]
+) -> Partition:
     """Evaluate all coordinates at a few gradients and keep the cells between them that may exceed the cutoff.
 
     Args:
@@ -63,30 +155,25 @@ def first_partition(constants: GuardConstants, bounds: CellBounds, cutoff: Calla
         bounds: of the coordinates.
         cutoff: gives each coordinate's cutoff from the largest `|N|` seen.
     """
-    scale = bounds.scale()
-    ends = torch.tensor([*_FIRST_ENDS, torch.inf], dtype=torch.float64).unsqueeze(1)
-    finite = torch.where(ends.isinf(), constants.gradient_bound, ends.nan_to_num(posinf=0.0) * scale)
-    limit = float(torch.tensor(constants.gradient_bound, dtype=torch.float64).float())
-    if limit > constants.gradient_bound:  # the last binary32 not above the bound
-        limit = float(torch.nextafter(torch.tensor(limit), torch.tensor(0.0)))
-    g = finite.float().clamp_(max=limit).double()
-    reciprocal, difference = bounds.at(g)
-    plus, minus = bounds.values(g, reciprocal, difference)
+    scale, limit = bounds.scale(), largest_gradient(constants)
+    inner = torch.tensor(FIRST_ENDS, dtype=torch.float64).unsqueeze(1) * scale
+    g = torch.cat([inner.float().double().clamp_(max=limit), torch.full_like(scale, limit).unsqueeze(0)])
+    ends = bounds.end(g)
+    plus, minus = bounds.value(ends)
     best, row = torch.maximum(plus, minus).max(dim=0)
     column = torch.arange(g.shape[1])
     sign = torch.where(plus[row, column] >= minus[row, column], 1.0, -1.0)
-    keep = (bounds.upper_of_rows(g, reciprocal, difference) > cutoff(best)) & (g[:-1] < g[1:])
-    at_row, index = keep.nonzero(as_tuple=True)
-    cells = Cells(
-        index,
-        g[at_row, index],
-        g[at_row + 1, index],
-        reciprocal[at_row, index],
-        reciprocal[at_row + 1, index],
-        difference[at_row, index],
-        difference[at_row + 1, index],
-    )
-    return Partition(cells, best, g[row, column] * sign)
+    lows, highs = End(*(part[:-1] for part in ends)), End(*(part[1:] for part in ends))
+    keep = (bounds.upper(lows, highs) > cutoff(best)) & (lows.g < highs.g)
+    at_row, coordinate = keep.nonzero(as_tuple=True)
+    low, high = (End(*(part[at_row, coordinate] for part in end)) for end in (lows, highs))
+    return Partition(Cells(coordinate, low, high), best, g[row, column] * sign)
+
+
+def first_survivors(constants: GuardConstants[float], states: States, cutoff: Tensor) -> Tensor:
+    """The coordinates that their first cells do not clear of their cutoff on `|N|`: int64, ascending."""
+    partition = first_partition(constants, CellBounds(constants, states), lambda _best: cutoff)
+    return (torch.zeros_like(cutoff).index_fill_(0, partition.cells.coordinate, 1.0) > 0).nonzero().flatten()
 
 
 def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
@@ -95,13 +182,13 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     Returns:
         Both halves of each cell (the lower ones first), and `|N|` and the signed gradient at each cut.
     """
-    middle = torch.where(cells.high > _LONG * cells.low, _CUT * cells.low, 0.5 * (cells.low + cells.high))
-    middle = torch.where(cells.low > 0, middle, 0.5 * cells.high).float().double()
-    reciprocal, difference = bounds.at(middle, cells.coordinate)
-    lower = cells._replace(high=middle, reciprocal_high=reciprocal, difference_high=difference)
-    upper = cells._replace(low=middle, reciprocal_low=reciprocal, difference_low=difference)
-    plus, minus = bounds.values(middle, reciprocal, difference, cells.coordinate)
-    return Cells.joined(lower, upper), torch.maximum(plus, minus), torch.where(plus >= minus, middle, -middle)
+    low, high = cells.low.g, cells.high.g
+    middle = torch.where(high > LONG * low, CUT * low, 0.5 * (low + high))
+    middle = torch.where(low > 0, middle, 0.5 * high).float().double()
+    end = bounds.end(middle, cells.coordinate)
+    plus, minus = bounds.value(end, cells.coordinate)
+    halves = Cells.joined(cells._replace(high=end), cells._replace(low=end))
+    return halves, torch.maximum(plus, minus), torch.where(plus >= minus, middle, -middle)
 
 
 class Enclosure(NamedTuple):
@@ -113,7 +200,7 @@ class Enclosure(NamedTuple):
 
 
 def enclose(
-    constants: GuardConstants,
+    constants: GuardConstants[float],
     states: States,
     *,
     relative_gap: float = 1e-4,
@@ -143,10 +230,11 @@ def enclose(
         parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         best, gradient = _improve(best, gradient, parents, values, at)
-        cells = cells.select(bounds.upper(cells) > cutoff(best)[cells.coordinate])
+        cells = cells.select(bounds.upper(cells.low, cells.high, cells.coordinate) > cutoff(best)[cells.coordinate])
     upper = cutoff(best)  # cutoffs only grow: whatever was dropped earlier is below the last one too
     if cells.coordinate.numel():
-        upper = upper.scatter_reduce(0, cells.coordinate, bounds.upper(cells), "amax")
+        left = bounds.upper(cells.low, cells.high, cells.coordinate)
+        upper = upper.scatter_reduce(0, cells.coordinate, left, "amax")
     step = constants.step
     return Enclosure(best * step, upper * step * bound_inflation(), gradient)
 

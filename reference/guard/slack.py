@@ -20,7 +20,8 @@ from fractions import Fraction
 
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.floats import FloatFormat, square_root_down, square_root_up
-from guarded_moments.reference.op_models import OpModel, SquareRoot
+from guarded_moments.reference.guard.real_update import RealUpdate, real_update
+from guarded_moments.reference.op_models import Interpolation, OpModel, SquareRoot, Update
 
 #: Underflow of `c*g*g` is charged to `c*g**2` at this share of `u`, the rest to an absolute term (AM-GM).
 _UNDERFLOW_SHARE = Fraction(1, 1000)
@@ -59,17 +60,18 @@ def rounding_slack(
     Args:
         model: the op model.
         options: the per-tensor choices; they decide how the first moment is written.
-        scalars: the kernel's constants; `eps`, `root`, `c` and `step` must be non-zero.
+        scalars: the kernel's constants; all that `real_update` uses must be non-zero.
         fmt: the format the model computes in.
     """
     u, n = fmt.unit_roundoff, fmt.half_smallest_subnormal
-    w, c, b, eps = (Fraction(x) for x in (scalars.w, scalars.c, scalars.root, scalars.eps))
-    a = abs(Fraction(scalars.step))
+    real = real_update(model, scalars)
+    w, c, b, eps, a = real.w, real.c, real.root, real.eps, real.step
 
     share = _UNDERFLOW_SHARE * u
     kappa = 3 * u + 3 * u**2 + u**3 + (1 + u) ** 2 * share  # relative error of v'
     underflow = n**2 / (4 * share * c)
-    v_floor = (1 + u) * (2 * n + (1 + u) * underflow) + n  # absolute error of v'
+    product_floor = (3 * n + u * n) if model.second_moment.squares_first else 2 * n
+    v_floor = (1 + u) * (product_floor + (1 + u) * underflow) + n  # absolute error of v'
 
     root_error = 3 * u if model.square_root is SquareRoot.PLATFORM else u
     growth = (1 + kappa / 2 + kappa**2 / 2) * (1 + root_error) * (1 + u) ** 2
@@ -79,27 +81,29 @@ def rounding_slack(
         return None
     amplification = 1 / (1 - rho)
 
-    if model.fused_interpolation and not options.interpolate_from_end:
+    if model.interpolation is Interpolation.FMA and not options.interpolate_from_end:
         interpolation, interpolation_floor = u + u**2, n
     else:
         interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
-    quotient = 2 * u + u**2  # the product with the step size and the division
+    quotient = 2 * u + u**2  # the product with the step size and the division, in either order, or fewer
+    multiplies_first = model.update is Update.MULTIPLY_THEN_DIVIDE
     of_moment = (u + rho + quotient * (1 + u)) * amplification
     of_gradient = (1 + quotient) * interpolation * amplification
     of_reciprocal = (1 + quotient) * interpolation_floor * amplification
     largest_share = w * b / square_root_down(c)  # sup of w|g|H over all g
 
     return RoundingSlack(
-        moment=(1 - w) * of_moment + w * of_gradient,
-        reciprocal=of_reciprocal + (1 + u) * n * amplification / a,
+        moment=real.complement * of_moment + w * of_gradient,
+        reciprocal=of_reciprocal + ((1 + u) * n * amplification / a if multiplies_first else 0),
         gradient=(of_moment + of_gradient) * largest_share,
-        floor=n,
-        largest_gradient=_largest_gradient(scalars, fmt, kappa, v_floor, root_error, amplification),
+        floor=n if multiplies_first else (1 + u) * a * n + n,
+        largest_gradient=_largest_gradient(model, real, fmt, kappa, v_floor, root_error, amplification),
     )
 
 
 def _largest_gradient(
-    scalars: Scalars[float],
+    model: OpModel,
+    real: RealUpdate,
     fmt: FloatFormat,
     kappa: Fraction,
     v_floor: Fraction,
@@ -108,8 +112,7 @@ def _largest_gradient(
 ) -> Fraction:
     """The magnitude of `g` up to which no operation of the step can overflow, for states in the guard's domain."""
     u, n, largest = fmt.unit_roundoff, fmt.half_smallest_subnormal, fmt.largest
-    c, beta2, b, eps = (Fraction(x) for x in (scalars.c, scalars.beta2, scalars.root, scalars.eps))
-    a = abs(Fraction(scalars.step))
+    c, beta2, b, eps, a = real.c, real.beta2, real.root, real.eps, real.step
     moment, second = Fraction(LARGEST_MOMENT), Fraction(LARGEST_SECOND_MOMENT)
 
     second_moment_room = ((largest - v_floor - 1) / (1 + kappa) - beta2 * second) / c
@@ -120,4 +123,5 @@ def _largest_gradient(
     by_product = (largest / a - (2 + u) * n) / (1 + u) ** 3 - moment
     bracket = (largest * eps / amplification - n) / ((1 + u) * a)
     by_quotient = (bracket - (2 + u) * n) / (1 + u) ** 3 - moment
-    return min(by_second_moment, by_first_moment, by_product, by_quotient)
+    by_square = square_root_down(largest / (1 + u)) if model.second_moment.squares_first else by_second_moment
+    return min(by_second_moment, by_square, by_first_moment, by_product, by_quotient)

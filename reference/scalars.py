@@ -1,0 +1,149 @@
+"""The binary32 constants that a kernel holds at a given step, by the way its path forms them.
+
+Claimed: they equal what torch hands to its kernels, bit for bit, for the paths whose evidence is `measured`; for CUDA
+they follow the emulated or read sequences.  Trusted: Python's doubles, torch's own 0-d operations where torch uses
+them, the C library's `powf` for compiled steps, and `cuda_powf` for CUDA.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+
+import numpy as np
+import torch
+
+from guarded_moments.reference.adam import Scalars
+from guarded_moments.reference.cuda_powf import cuda_powf
+from guarded_moments.reference.errors import PlatformError
+from guarded_moments.reference.floats import round_to_binary32
+from guarded_moments.reference.hyperparameters import Hyperparameters
+
+#: A Python double, or a 0-d float32 tensor where torch computes with one.
+Number = float | torch.Tensor
+_POWER = Callable[[float, float], float]
+
+
+class Constants(Enum):
+    """Who computes the bias corrections and the step size, and in which precision."""
+
+    HOST = "Python doubles, each rounded once; binary32 where lr or the betas are tensors"
+    DEVICE = "binary32 on the device from binary32 hyperparameters: CUDA fused"
+    CAPTURABLE = "0-d binary32 tensors, the step size inside the denominator: capturable on CUDA"
+    COMPILED = "as capturable, with the C library's powf: torch.compile on CPU"
+
+
+def kernel_scalars(
+    hyperparameters: Hyperparameters, step: float, constants: Constants = Constants.HOST
+) -> Scalars[float]:
+    """The constants of update number `step`, each a binary32 value held in a Python float.
+
+    Args:
+        hyperparameters: of the param_group.
+        step: the number of the update, 1 for the first; finite.
+        constants: how the path forms them.
+    """
+    if constants is Constants.HOST:
+        return _by_host(hyperparameters, step)
+    if constants is Constants.DEVICE:
+        return _by_device(hyperparameters, step)
+    power = cuda_powf if constants is Constants.CAPTURABLE else c_library_powf
+    return _by_tensors(hyperparameters, step, power)
+
+
+def _by_host(h: Hyperparameters, step: float) -> Scalars[float]:
+    """torch/optim/adam.py, `_single_tensor_adam` and the fused CPU kernel; the expressions are its own."""
+    tensors_count = not h.fused  # the fused kernel takes doubles, so a tensor is only its value
+    lr: Number = torch.tensor(h.lr, dtype=torch.float32) if h.lr_is_tensor and tensors_count else h.lr
+    beta1: Number = torch.tensor(h.beta1, dtype=torch.float32) if h.betas_are_tensors and tensors_count else h.beta1
+    beta2: Number = torch.tensor(h.beta2, dtype=torch.float32) if h.betas_are_tensors and tensors_count else h.beta2
+    bias_correction1 = 1 - beta1**step
+    bias_correction2 = 1 - beta2**step
+    return _assemble(
+        h,
+        w=1 - beta1,
+        c=1 - beta2,
+        root=bias_correction2**0.5,
+        eps=h.eps,
+        step=-(lr / bias_correction1),
+        shrink=1 - lr * h.weight_decay,
+    )
+
+
+def _by_device(h: Hyperparameters, step: float) -> Scalars[float]:
+    """CUDA's fused kernel: everything in binary32 from binary32 hyperparameters."""
+    with np.errstate(all="ignore"):
+        one, lr = np.float32(1), np.float32(h.lr)
+        bias_correction1 = one - np.float32(cuda_powf(round_to_binary32(h.beta1), step))
+        bias_correction2 = one - np.float32(cuda_powf(round_to_binary32(h.beta2), step))
+        return _assemble(
+            h,
+            w=1 - round_to_binary32(h.beta1),
+            c=1 - round_to_binary32(h.beta2),
+            root=float(np.sqrt(bias_correction2)),
+            eps=h.eps,
+            step=float(-(lr / bias_correction1)),
+            shrink=1 - h.lr * h.weight_decay,
+        )
+
+
+def _by_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scalars[float]:
+    """The capturable branch: a number divided by a tensor is its reciprocal times the number."""
+    with np.errstate(all="ignore"):
+        one, lr = np.float32(1), np.float32(h.lr)
+        bias_correction1 = one - np.float32(power(round_to_binary32(h.beta1), step))
+        bias_correction2 = one - np.float32(power(round_to_binary32(h.beta2), step))
+        step_size = lr / bias_correction1 if h.lr_is_tensor else one / bias_correction1 * lr
+        shrink: Number = 1 - h.lr * h.weight_decay
+        if h.lr_is_tensor:
+            shrink = 1 - torch.tensor(h.lr, dtype=torch.float32) * h.weight_decay
+        return _assemble(
+            h,
+            w=1 - (round_to_binary32(h.beta1) if h.betas_are_tensors else h.beta1),
+            c=1 - (round_to_binary32(h.beta2) if h.betas_are_tensors else h.beta2),
+            root=float(np.sqrt(bias_correction2) * -step_size),
+            eps=float(one / -step_size * np.float32(h.eps)),
+            step=float(-step_size),
+            shrink=shrink,
+        )
+
+
+def _assemble(
+    h: Hyperparameters, *, w: Number, c: Number, root: Number, eps: float, step: Number, shrink: Number
+) -> Scalars[float]:
+    """Round each constant to binary32, and derive what the interpolation from the other end needs."""
+    weight = round_to_binary32(float(w))
+    return Scalars(
+        w=weight,
+        c=round_to_binary32(float(c)),
+        beta1=round_to_binary32(h.beta1),
+        beta2=round_to_binary32(h.beta2),
+        root=round_to_binary32(float(root)),
+        eps=round_to_binary32(eps),
+        step=round_to_binary32(float(step)),
+        w_minus_one=round_to_binary32(weight - 1),
+        one_minus_w=round_to_binary32(1 - weight),
+        shrink=round_to_binary32(float(shrink)),
+        decay_product=float(np.float32(h.lr) * np.float32(h.weight_decay)),
+        weight_decay=round_to_binary32(h.weight_decay),
+    )
+
+
+def c_library_powf(base: float, exponent: float) -> float:
+    """The C library's `powf`: a named primitive of compiled steps, called as a black box."""
+    return float(_powf()(base, exponent))
+
+
+@cache
+def _powf() -> Callable[[float, float], float]:
+    library = ctypes.util.find_library("m")
+    if library is None:
+        msg = "this machine has no C mathematics library, whose powf compiled steps call"
+        raise PlatformError(msg)
+    powf = ctypes.CDLL(library).powf
+    powf.restype, powf.argtypes = ctypes.c_float, [ctypes.c_float, ctypes.c_float]
+    result: Callable[[float, float], float] = powf
+    return result

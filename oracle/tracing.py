@@ -70,7 +70,7 @@ class _Tracing:
         return self._record(f"sqrt({a.name})", self._op.sqrt(a.value))
 
     def platform_sqrt(self, a: _Traced) -> _Traced:
-        return self._record(f"torch.sqrt({a.name})", self._op.platform_sqrt(np.atleast_1d(a.value))[0])
+        return self._record(f"torch.sqrt({a.name})", self._op.platform_sqrt(a.value))
 
     def negate(self, a: _Traced) -> _Traced:
         return _Traced(self._op.negate(a.value), f"-{a.name}")

@@ -86,7 +86,7 @@ def round_down(value: Fraction) -> float:
 
 def round_up(value: Fraction) -> float:
     """The smallest binary64 that is at least `value` (minus infinity is never returned)."""
-    return -round_down(-value)
+    return -round_down(-value) + 0.0  # zero is plus zero
 
 
 def _nearest(value: Fraction) -> float:

@@ -1,8 +1,9 @@
 """Which op model each element of a tensor follows, by platform and path, and how that is known.
 
 Claimed: on a CPU whose torch build reports the named capability, `torch.optim.Adam` and `AdamW` compute the
-`torch-2.13-cpu` sequences bit for bit (NaN payloads apart): the tests compare them on the machine they run on.  The CUDA sequences were
-emulated from machine code or read from source and have run on no GPU here; their `evidence` says so wherever they show.
+`torch-2.13-cpu` sequences bit for bit (NaN payloads apart): the tests compare them on the machine they run on.  The
+CUDA sequences were emulated from machine code or read from source and have run on no GPU here; their `evidence` says
+so wherever they show.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ class NumpyBinary32:
 
     def platform_sqrt(self, a: Array) -> Array:
         """`torch.sqrt` on CPU."""
-        return np.asarray(torch.from_numpy(np.ascontiguousarray(a)).sqrt().numpy())
+        root: Array = torch.from_numpy(np.ascontiguousarray(a)).sqrt().numpy().reshape(np.shape(a))
+        return root
 
     def negate(self, a: Array) -> Array:
         """`-a`."""

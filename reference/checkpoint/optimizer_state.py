@@ -53,19 +53,22 @@ def load_state_dict(path: Path) -> StateDict:
         CheckpointError: the file is missing, damaged, no checkpoint, or needs classes that would have to be executed.
         UnsupportedError: the state_dict is inside a larger checkpoint.
     """
+    if path.is_dir():
+        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
+        raise UnsupportedError(msg)
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except FileNotFoundError:
+        msg = f"{path}: there is no such file"
+        raise CheckpointError(msg) from None
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or error}"
+        raise CheckpointError(msg) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickles, which are read all the same
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        msg = f"{path}: there is no such file"
-        raise CheckpointError(msg) from None
-    except IsADirectoryError:
-        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
-        raise UnsupportedError(msg) from None
-    except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or error}"
-        raise CheckpointError(msg) from None
     except pickle.UnpicklingError as error:
         msg = f"{path}: {_why_not_loadable(path, error)}"
         raise CheckpointError(msg) from None

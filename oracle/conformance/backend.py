@@ -1,0 +1,134 @@
+"""What is judged: a codec backend, as the operations that the requirements call.
+
+A backend decodes and encodes on grids that it is given, guards with constants that it is given, computes the first
+update of an op model that it is given, and compresses a whole optimizer state to bytes and back.  Shapes and dtypes are
+the reference's: flat float32 moments, uint8 codes.
+
+Claimed: nothing; `ReferenceBackend` forwards to `reference` and is judged like any other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.arithmetic import TorchBinary32
+from guarded_moments.reference.checkpoint import compress, recover
+from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
+from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.codecs import Log8, LogGrid
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard
+from guarded_moments.reference.op_models import OpModel
+
+
+class Grids(NamedTuple):
+    """The grids of one tensor."""
+
+    m: LogGrid
+    v: LogGrid
+
+
+class Codes(NamedTuple):
+    """The stored bytes of coordinates: two uint8 tensors of shape (n,)."""
+
+    m: Tensor
+    v: Tensor
+
+
+class Moments(NamedTuple):
+    """The moments of coordinates: two float32 tensors of shape (n,)."""
+
+    m: Tensor
+    v: Tensor
+
+
+class Backend(Protocol):
+    """A codec with its guard and its first update."""
+
+    name: str  #: shown in reports and in the names of tests
+
+    def encode(self, m: Tensor, v: Tensor, grids: Grids) -> Codes:
+        """Codes of both moments, unguarded.
+
+        Args:
+            m: finite, shape (n,).
+            v: finite and non-negative, shape (n,).
+            grids: of the tensor.
+        """
+        ...
+
+    def decode(self, codes: Codes, grids: Grids) -> Moments:
+        """The recovered moments; an escape decodes to zero here."""
+        ...
+
+    def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
+        """Where the claim is guaranteed: bool, shape (n,).
+
+        Args:
+            constants: hyperparameters, tolerance and gradient bound of the claim.
+            m: native first moments, any float32.
+            v: native second moments, any float32.
+            m_hat: recovered first moments.
+            v_hat: recovered second moments.
+        """
+        ...
+
+    def first_update(
+        self, model: OpModel, options: StepOptions, scalars: Scalars[float], m: Tensor, v: Tensor, g: Tensor
+    ) -> Tensor:
+        """What one step adds to the parameter before the parameter is rounded; float32, shape (n,).
+
+        Args:
+            model: the op model.
+            options: the choices that are made once per tensor.
+            scalars: the kernel's constants, binary32 values.
+            m: first moments, any float32.
+            v: second moments, any float32.
+            g: gradients as they enter the moments, any float32.
+        """
+        ...
+
+    def compress(self, state_dict: StateDict, *, tolerance: float, gradient_bound: float) -> bytes:
+        """An optimizer's state, encoded, guarded and with its escapes."""
+        ...
+
+    def recover(self, content: bytes) -> StateDict:
+        """The state that `optimizer.load_state_dict` takes."""
+        ...
+
+
+class ReferenceBackend:
+    """The package's own reference."""
+
+    name = "reference"
+
+    def encode(self, m: Tensor, v: Tensor, grids: Grids) -> Codes:
+        """See `Backend`."""
+        return Codes(*Log8(grids.m, grids.v).encode(m, v))
+
+    def decode(self, codes: Codes, grids: Grids) -> Moments:
+        """See `Backend`."""
+        return Moments(*Log8(grids.m, grids.v).decode(codes.m, codes.v))
+
+    def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
+        """See `Backend`."""
+        return closed_form_guard(constants, m, v, m_hat, v_hat)
+
+    def first_update(
+        self, model: OpModel, options: StepOptions, scalars: Scalars[float], m: Tensor, v: Tensor, g: Tensor
+    ) -> Tensor:
+        """See `Backend`."""
+        op = TorchBinary32()
+        constants: Scalars[torch.Tensor] = Scalars(*(op.constant(value) for value in scalars))
+        return make_update(op, model, options)(m, v, g, constants)
+
+    def compress(self, state_dict: StateDict, *, tolerance: float, gradient_bound: float) -> bytes:
+        """See `Backend`."""
+        return to_bytes(compress(state_dict, tolerance=tolerance, grad_bound=gradient_bound))
+
+    def recover(self, content: bytes) -> StateDict:
+        """See `Backend`."""
+        return recover(from_bytes(content))

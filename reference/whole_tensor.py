@@ -1,0 +1,81 @@
+"""One Adam step of a whole tensor: each element by its op model, in blocks that stay in a core's cache.
+
+Claimed: the result is that of `adam.make_step`, element by element; blocks and regions change nothing but the time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.adam import Scalars, StepOptions, StepResult, make_step
+from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
+from guarded_moments.reference.implementations import Implementation
+
+#: Elements worked on at a time: a dozen float32 and float64 temporaries of a block fit a core's second-level cache.
+BLOCK = 1 << 14
+
+
+class WholeTensor:
+    """The step of one implementation, for contiguous float32 tensors of any size."""
+
+    def __init__(
+        self,
+        implementation: Implementation,
+        options: StepOptions,
+        scalars: Scalars[float],
+        *,
+        device: torch.device | str = "cpu",
+        numpy: bool = False,
+    ) -> None:
+        """Fix the op models and the constants.
+
+        Args:
+            implementation: which op model each element follows.
+            options: per-tensor choices.
+            scalars: the kernel's constants.
+            device: where the tensors are.
+            numpy: compute with NumPy, on CPU, instead of torch.
+        """
+        self._implementation, self._options = implementation, options
+        if numpy:
+            of_numpy = NumpyBinary32()
+            constants = Scalars(*(of_numpy.constant(value) for value in scalars))
+            steps = [make_step(of_numpy, model, options) for model in implementation.models]
+
+            def step(index: int, *tensors: Tensor) -> StepResult[Tensor]:
+                result = steps[index](*(tensor.numpy() for tensor in tensors), constants)
+                return StepResult(*(torch.from_numpy(np.ascontiguousarray(array)) for array in result))
+
+            self._step = step
+        else:
+            of_torch = TorchBinary32(device)
+            held = Scalars(*(of_torch.constant(value) for value in scalars))
+            torch_steps = [make_step(of_torch, model, options) for model in implementation.models]
+            self._step = lambda index, *tensors: torch_steps[index](*tensors, held)
+
+    def __call__(self, p: Tensor, g: Tensor, m: Tensor, v: Tensor, v_max: Tensor | None = None) -> StepResult[Tensor]:
+        """The parameter and moments after the step, new tensors of the inputs' shape.
+
+        Args:
+            p: parameter, contiguous float32.
+            g: its gradient, same shape.
+            m: first moment, same shape.
+            v: second moment, same shape.
+            v_max: largest second moment so far, with amsgrad; otherwise not read.
+        """
+        before = [tensor.reshape(-1) for tensor in (p, g, m, v, v if v_max is None else v_max)]
+        after = StepResult(*(torch.empty_like(before[0]) for _ in range(4)))
+        numel = before[0].numel()
+        for begin in range(0, numel, BLOCK):
+            block = slice(begin, min(begin + BLOCK, numel))
+            for whole, part in zip(after, self._step(0, *(tensor[block] for tensor in before)), strict=True):
+                whole[block] = part
+        assigned = self._implementation.assign(numel, self._options) if len(self._implementation.models) > 1 else None
+        for index in range(1, len(self._implementation.models)):
+            places = (assigned == index).nonzero().flatten()
+            if len(places):
+                for whole, part in zip(after, self._step(index, *(tensor[places] for tensor in before)), strict=True):
+                    whole[places] = part
+        return StepResult(*(tensor.reshape(p.shape) for tensor in after))

@@ -197,6 +197,8 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
         verdict = decide(constants, trajectories, encoded.select(judged)).verdict
         found.needless_escapes += int((verdict == Verdict.SAFE).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
+    if found.violations == found.undecided == 0:  # then the decision is the better bound
+        found.max_deviation_upper = min(found.max_deviation_upper, constants.threshold / tensor.lr)
     result.tensors.append(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.table import Table
@@ -35,6 +36,13 @@ from guarded_moments.reference.errors import GuardedMomentsError
 @grad_bound_option
 @op_model_option
 @click.option("--lr", type=NUMBER, help="Learning rate of the first update, where it is not the checkpoint's.")
+@click.option(
+    "--guard",
+    type=click.Choice(["exact", "closed"]),
+    default="exact",
+    show_default=True,
+    help="exact: search the worst gradient of what the closed form rejects; closed: do not, and escape more.",
+)
 @click.option("--horizon", default="1", show_default=True, help="Updates after recovery that are covered.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
@@ -43,6 +51,7 @@ def command(
     output: Path,
     tolerance: float,
     grad_bound: float,
+    guard: Literal["exact", "closed"],
     op_model: str | None,
     lr: float | None,
     horizon: str,
@@ -66,6 +75,7 @@ def command(
                 state_dict,
                 tolerance=tolerance,
                 grad_bound=grad_bound,
+                guard=guard,
                 implementation=op_model,
                 lr=lr,
                 progress=progress,

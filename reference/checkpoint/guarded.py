@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from guarded_moments.reference.checkpoint.optimizer_state import (
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs.log8 import ESCAPE, Log8
 from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
-from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 from guarded_moments.reference.scalars import kernel_scalars
@@ -127,6 +127,7 @@ def compress(
     *,
     tolerance: float,
     grad_bound: float,
+    guard: Literal["exact", "closed"] = "exact",
     implementation: str | None = None,
     lr: float | None = None,
     progress: Progress | None = None,
@@ -137,6 +138,8 @@ def compress(
         state_dict: `optimizer.state_dict()` of `torch.optim.Adam` or `AdamW`.
         tolerance: `tau`, in learning rates, positive and finite.
         grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.
+        guard: `exact` searches the worst gradient of what the closed form rejects; `closed` does not, and so escapes
+            more coordinates, a little faster.
         implementation: name of the op model of the run that will resume; by default the one this machine's CPU
             would use for each param_group.
         lr: learning rate of the first update after recovery, where it differs from the checkpoint's.
@@ -158,7 +161,7 @@ def compress(
     for parameter in parameters:
         if parameter.kept_because is None:
             with one_torch_thread():
-                tensors.append(_compress_parameter(parameter, tau, bound, named, lr))
+                tensors.append(_compress_parameter(parameter, tau, bound, named, lr, exact=guard == "exact"))
             skeleton["state"][parameter.key]["exp_avg"] = None
             skeleton["state"][parameter.key]["exp_avg_sq"] = None
         else:
@@ -193,6 +196,8 @@ def _compress_parameter(
     gradient_bound: GradientBound,
     named: Implementation | None,
     lr: float | None,
+    *,
+    exact: bool,
 ) -> GuardedTensor:
     implementation = named or implementation_for(parameter.param_group)
     claim = Claim(tolerance, gradient_bound, implementation.name)
@@ -211,6 +216,9 @@ def _compress_parameter(
         block = slice(begin, begin + BLOCK)
         judged = _encode_block(codec, guard, m[block], v[block], covered[block])
         m_codes[block], v_codes[block], accepted[block] = judged
+    if exact:
+        _reconsider(codec, constants, m, v, (m_codes, v_codes, accepted), covered)
+    m_codes[~accepted], v_codes[~accepted] = ESCAPE, 0
     escaped = ~accepted
     return GuardedTensor(
         key=parameter.key,
@@ -232,13 +240,25 @@ def _compress_parameter(
 def _encode_block(
     codec: Log8, guard: Callable[..., Tensor], m: Tensor, v: Tensor, covered: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes, and where they may stand: elsewhere the codes are the escape's."""
+    """Codes, and where the guard lets them stand."""
     zero = torch.zeros(())
     m_codes, v_codes = codec.encode(torch.where(covered, m, zero), torch.where(covered, v, zero))
-    accepted = covered & guard(m, v, *codec.decode(m_codes, v_codes))
-    m_codes[~accepted] = ESCAPE
-    v_codes[~accepted] = 0
-    return m_codes, v_codes, accepted
+    return m_codes, v_codes, covered & guard(m, v, *codec.decode(m_codes, v_codes))
+
+
+def _reconsider(
+    codec: Log8,
+    constants: GuardConstants,
+    m: Tensor,
+    v: Tensor,
+    judged: tuple[Tensor, Tensor, Tensor],
+    covered: Tensor,
+) -> None:
+    """Put what the closed form rejected to the exact guard, all of a tensor together."""
+    m_codes, v_codes, accepted = judged
+    doubtful = (covered & ~accepted).nonzero().flatten()
+    decoded = codec.decode(m_codes[doubtful], v_codes[doubtful])
+    accepted[doubtful] = exact_guard(constants, m[doubtful], v[doubtful], *decoded)
 
 
 def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:

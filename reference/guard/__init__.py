@@ -2,6 +2,7 @@
 
 from guarded_moments.reference.guard.closed_form import closed_form_deviation, closed_form_guard, in_domain
 from guarded_moments.reference.guard.constants import GuardConstants, guard_constants
+from guarded_moments.reference.guard.exact import exact_guard
 from guarded_moments.reference.guard.slack import RoundingSlack, rounding_slack
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "RoundingSlack",
     "closed_form_deviation",
     "closed_form_guard",
+    "exact_guard",
     "guard_constants",
     "in_domain",
     "rounding_slack",

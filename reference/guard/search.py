@@ -176,6 +176,28 @@ def first_survivors(constants: GuardConstants[float], states: States, cutoff: Te
     return (torch.zeros_like(cutoff).index_fill_(0, partition.cells.coordinate, 1.0) > 0).nonzero().flatten()
 
 
+def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) -> Tensor:
+    """Where no gradient of the claim can violate it, slack included: a bool tensor.
+
+    A coordinate that is not cleared violates the claim, is within the slack of it, or ran out of `rounds`.
+    """
+    allowed, bounds = allowance(constants, states), CellBounds(constants, states)
+    cells, best, _ = first_partition(constants, bounds, lambda _best: allowed)
+    exceeded = best > allowed
+    for _ in range(rounds):
+        cells = cells.select(~exceeded[cells.coordinate])
+        cells = cells.select(cells.floats_inside > 1)  # neighbours: every binary32 of the cell was evaluated
+        if cells.coordinate.numel() == 0:
+            break
+        parents = cells.coordinate
+        cells, values, _ = split(bounds, cells)
+        exceeded[parents[values > allowed[parents]]] = True
+        upper = bounds.upper(cells.low, cells.high, cells.coordinate)
+        cells = cells.select(upper > allowed[cells.coordinate])
+    exceeded[cells.coordinate] = True
+    return ~exceeded
+
+
 def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     """Cut every cell at a binary32 inside it.
 

@@ -1,0 +1,172 @@
+"""Every binary32 gradient of a coordinate, in the bit-exact op model: the oracle that trusts no bound at all.
+
+The loops are compiled from the one step of `reference.adam` over `CompiledBinary32`; a platform's root is called on
+arrays between two of them, as the black box it is.
+
+Claimed: `exhaust` returns the largest deviation over all binary32 `|g| <= bound`, exactly (rounded up to binary64 only
+where it is no binary64), and a gradient that attains it.  Trusted: the compiled arithmetic, checked against NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import torch
+
+from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
+from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
+from guarded_moments.reference.floats import bits_of
+from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.op_models import OpModel, SquareRoot
+from guarded_moments.reference.platform import one_torch_thread
+
+#: Gradients worked on at a time: the seven arrays of a block stay in a core's cache.
+_BLOCK = 1 << 14
+_SIGN = 0x80000000
+
+
+class Coordinate(NamedTuple):
+    """One coordinate's two states, binary32 values."""
+
+    m: float
+    v: float
+    m_hat: float
+    v_hat: float
+
+
+class Extreme(NamedTuple):
+    """The largest deviation over a range of gradients."""
+
+    deviation: float  #: in units of the parameter
+    gradient: float  #: a binary32 value that attains it
+    count: int  #: gradients evaluated
+
+
+class CompiledTrajectories:
+    """Both updates of one op model, compiled, for ranges of consecutive binary32 gradients of one coordinate."""
+
+    def __init__(self, model: OpModel, options: StepOptions, scalars: Scalars[float]) -> None:
+        """Compile the op model (once a model and options; a few seconds) and fix its constants."""
+        self._moments, self._deviations = _compiled(model, options)
+        self._scalars = Scalars(*(np.float32(value) for value in scalars))
+        self._root: Callable[..., Any] = _platform_root if model.square_root is SquareRoot.PLATFORM else _correct_root
+        self._arrays = [np.empty(_BLOCK, dtype=np.float32) for _ in range(4)]
+        self._distances = np.empty(_BLOCK, dtype=np.float64)
+
+    def worst(self, coordinate: Coordinate, first: int, count: int) -> Extreme:
+        """The largest deviation at the gradients whose bits are `first, first + 1, ..., first + count - 1`."""
+        state = tuple(np.float32(value) for value in coordinate)
+        deviation, at = -1.0, first
+        for begin in range(first, first + count, _BLOCK):
+            size = min(_BLOCK, first + count - begin)
+            m, v, m_hat, v_hat = (array[:size] for array in self._arrays)
+            distances = self._distances[:size]
+            self._moments(np.uint32(begin), *state, self._scalars, m, v, m_hat, v_hat)
+            self._root(v)
+            self._root(v_hat)
+            found = self._deviations(m, v, m_hat, v_hat, self._scalars, distances)
+            if found > deviation:
+                deviation, at = found, begin + int(distances.argmax())
+        return Extreme(float(deviation), _value(at), count)
+
+
+def exhaust(
+    trajectories: CompiledTrajectories,
+    coordinate: Coordinate,
+    bound: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> Extreme:
+    """Evaluate every binary32 gradient with `|g| <= bound`, of both signs.
+
+    Args:
+        trajectories: the op model.
+        coordinate: native and recovered state.
+        bound: `G`, at least 0 and finite.
+        progress: called with gradients done and in all.
+    """
+    last = bits_of(bound)
+    if _value(last) > bound:
+        last -= 1
+    total, done, turn = 2 * (last + 1), 0, 1 << 24
+    worst = Extreme(-1.0, 0.0, 0)
+    with one_torch_thread():
+        for sign in (0, _SIGN):
+            for begin in range(0, last + 1, turn):
+                count = min(turn, last + 1 - begin)
+                found = trajectories.worst(coordinate, sign | begin, count)
+                done += count
+                if found.deviation > worst.deviation:
+                    worst = found
+                if progress is not None:
+                    progress(done, total)
+    return worst._replace(count=total)
+
+
+def exhaust_with_torch(trajectories: Trajectories, coordinate: Coordinate, first: int, count: int) -> Extreme:
+    """The same over a range of bits, in plain torch: slower, and on any device that holds the trajectories."""
+    worst = Extreme(-1.0, 0.0, 0)
+    for begin in range(first, first + count, _BLOCK):
+        bits = torch.arange(begin, min(begin + _BLOCK, first + count), dtype=torch.int64)
+        g = torch.where(bits >= _SIGN, bits - 2 * _SIGN, bits).to(torch.int32).view(torch.float32)
+        states = States(*(torch.full_like(g, value) for value in coordinate))
+        deviations = trajectories.deviations(states, g)
+        best = int(deviations.argmax())
+        if float(deviations[best]) > worst.deviation:
+            worst = Extreme(float(deviations[best]), float(g[best]), 0)
+    return worst._replace(count=count)
+
+
+def _value(bits: int) -> float:
+    return float(np.uint32(bits).view(np.float32))
+
+
+def _platform_root(values: np.ndarray[Any, Any]) -> None:
+    tensor = torch.from_numpy(values)
+    torch.sqrt(tensor, out=tensor)
+
+
+def _correct_root(values: np.ndarray[Any, Any]) -> None:
+    with np.errstate(invalid="ignore"):
+        np.sqrt(values, out=values)
+
+
+@cache
+def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compile the two loops around the root: new moments of a block, and the deviations that follow from them."""
+    op: Any = CompiledBinary32()
+    moments_of, increment = make_moments(op, model, options, jit), make_increment(op, model, jit)
+
+    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]  # numba is published without annotations
+    def moments(first, m, v, m_hat, v_hat, k, new_m, new_v, new_m_hat, new_v_hat):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        bits = np.empty(len(new_m), dtype=np.uint32)
+        for i in range(len(bits)):
+            bits[i] = first + np.uint32(i)
+        g = bits.view(np.float32)
+        for i in range(len(g)):
+            new_m[i], new_v[i] = moments_of(m, v, g[i], k)
+            new_m_hat[i], new_v_hat[i] = moments_of(m_hat, v_hat, g[i], k)
+
+    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]  # as above
+    def deviations(m, root, m_hat, root_hat, k, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        worst = -1.0
+        for i in range(len(m)):
+            native = np.float64(increment(m[i], root[i], k))
+            recovered = np.float64(increment(m_hat[i], root_hat[i], k))
+            difference = recovered - native
+            back = difference - recovered
+            error = (recovered - (difference - back)) - (native + back)  # TwoSum: exact where finite
+            distance = abs(difference)
+            if (error > 0.0 and difference > 0.0) or (error < 0.0 and difference < 0.0):
+                distance = np.nextafter(distance, np.inf)
+            if not np.isfinite(distance):
+                distance = 0.0 if native == recovered else np.inf
+            distances[i] = distance
+            worst = max(worst, distance)
+        return worst
+
+    return moments, deviations

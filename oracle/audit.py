@@ -18,7 +18,7 @@ from torch import Tensor
 
 from guarded_moments.oracle.difference import first_difference
 from guarded_moments.oracle.trajectories import Trajectories
-from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, largest_deviation
+from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
 from guarded_moments.reference.checkpoint.guarded import (
     GuardedState,
     GuardedTensor,
@@ -194,7 +194,7 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
         _note_closest(result, found, tensor, native, index, (constants, trajectories, states), decisions)
 
         judged = (region & escaped & in_domain(native.m, native.v)).nonzero().flatten()
-        verdict = decide(constants, trajectories, encoded.select(judged)).verdict
+        verdict = decide(constants, trajectories, encoded.select(judged), FEW_ENUMERATED).verdict
         found.needless_escapes += int((verdict == Verdict.SAFE).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
     if found.violations == found.undecided == 0:  # then the decision is the better bound

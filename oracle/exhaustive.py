@@ -44,7 +44,7 @@ class Extreme(NamedTuple):
 
     deviation: float  #: in units of the parameter
     gradient: float  #: a binary32 value that attains it
-    count: int  #: gradients evaluated
+    evaluated: int  #: how many gradients
 
 
 class CompiledTrajectories:
@@ -104,7 +104,7 @@ def exhaust(
                     worst = found
                 if progress is not None:
                     progress(done, total)
-    return worst._replace(count=total)
+    return worst._replace(evaluated=total)
 
 
 def exhaust_with_torch(trajectories: Trajectories, coordinate: Coordinate, first: int, count: int) -> Extreme:
@@ -118,7 +118,7 @@ def exhaust_with_torch(trajectories: Trajectories, coordinate: Coordinate, first
         best = int(deviations.argmax())
         if float(deviations[best]) > worst.deviation:
             worst = Extreme(float(deviations[best]), float(g[best]), 0)
-    return worst._replace(count=count)
+    return worst._replace(evaluated=count)
 
 
 def _value(bits: int) -> float:
@@ -141,7 +141,7 @@ def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any],
     op: Any = CompiledBinary32()
     moments_of, increment = make_moments(op, model, options, jit), make_increment(op, model, jit)
 
-    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]  # numba is published without annotations
+    @numba.njit(error_model="numpy")
     def moments(first, m, v, m_hat, v_hat, k, new_m, new_v, new_m_hat, new_v_hat):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         bits = np.empty(len(new_m), dtype=np.uint32)
         for i in range(len(bits)):
@@ -151,7 +151,7 @@ def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any],
             new_m[i], new_v[i] = moments_of(m, v, g[i], k)
             new_m_hat[i], new_v_hat[i] = moments_of(m_hat, v_hat, g[i], k)
 
-    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]  # as above
+    @numba.njit(error_model="numpy")
     def deviations(m, root, m_hat, root_hat, k, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         worst = -1.0
         for i in range(len(m)):
@@ -164,7 +164,7 @@ def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any],
             if (error > 0.0 and difference > 0.0) or (error < 0.0 and difference < 0.0):
                 distance = np.nextafter(distance, np.inf)
             if not np.isfinite(distance):
-                distance = 0.0 if native == recovered else np.inf
+                distance = np.float64(0.0 if native == recovered else np.inf)
             distances[i] = distance
             worst = max(worst, distance)
         return worst

@@ -41,8 +41,9 @@ _ENUMERATION_BLOCK = 1 << 18
 #: Halvings of a cell, and cells alive in one block, after which a coordinate is left undecided.
 MAX_ROUNDS = 400
 MAX_CELLS = 1 << 21
-#: Gradients enumerated for one coordinate before it is left undecided.
+#: Gradients enumerated for one coordinate before it is left undecided; and where only a statistic depends on it.
 MAX_ENUMERATED = 1 << 22
+FEW_ENUMERATED = 1 << 14
 
 
 class Verdict(IntEnum):
@@ -61,13 +62,19 @@ class Decisions(NamedTuple):
     deviation: Tensor  #: float64: the bit-exact deviation there, in units of the parameter; -1 where it was not asked
 
 
-def decide(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> Decisions:
+def decide(
+    constants: GuardConstants[float],
+    trajectories: Trajectories,
+    states: States,
+    max_enumerated: int = MAX_ENUMERATED,
+) -> Decisions:
     """Decide the claim for coordinates of one tensor that follow one op model.
 
     Args:
         constants: of the tensor; its `threshold` is the deviation allowed.
         trajectories: the op model.
         states: coordinates in the guard's domain, shape (n,).
+        max_enumerated: gradients enumerated for one coordinate before it is left undecided.
     """
     n = len(states.m)
     decisions = Decisions(
@@ -77,7 +84,9 @@ def decide(constants: GuardConstants[float], trajectories: Trajectories, states:
     left = _survivors(constants, states, lambda block: allowance(constants, block))
     for begin in range(0, len(left), BLOCK):
         index = left[begin : begin + BLOCK]
-        for whole, part in zip(decisions, _decide_block(constants, trajectories, states.select(index)), strict=True):
+        for whole, part in zip(
+            decisions, _decide_block(constants, trajectories, states.select(index), max_enumerated), strict=True
+        ):
             whole[index] = part
     return decisions
 
@@ -89,7 +98,9 @@ def _survivors(constants: GuardConstants[float], states: States, cutoff: Callabl
     return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
 
-def _decide_block(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> Decisions:
+def _decide_block(
+    constants: GuardConstants[float], trajectories: Trajectories, states: States, max_enumerated: int
+) -> Decisions:
     bounds = CellBounds(constants, states)
     allowed = allowance(constants, states)
     cells, best, gradient = first_partition(constants, bounds, lambda _best: allowed)
@@ -101,7 +112,7 @@ def _decide_block(constants: GuardConstants[float], trajectories: Trajectories, 
     cells = cells.select(~((states.m == states.m_hat) & (states.v == states.v_hat))[cells.coordinate])
     enumerated = torch.zeros(n, dtype=torch.int64)
     for _ in range(MAX_ROUNDS):
-        verdict[(enumerated > MAX_ENUMERATED) & (verdict != Verdict.UNSAFE)] = Verdict.UNDECIDED
+        verdict[(enumerated > max_enumerated) & (verdict != Verdict.UNSAFE)] = Verdict.UNDECIDED
         cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
         doubtful = _exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
         asked = _ask_op_model(constants, trajectories, states, cells.select(doubtful), decisions, enumerated)

@@ -303,7 +303,17 @@ def implementation_for(param_group: Mapping[str, Any]) -> Implementation:
     """The implementation that torch on this machine's CPU would use for a param_group.
 
     `fused=True` selects the fused path and `foreach=True` the foreach path; with neither set, a CPU runs single.
+
+    Raises:
+        UnsupportedError: the group is capturable, which no CPU runs.
+        PlatformError: this CPU's kernels were never measured.
     """
+    if param_group.get("capturable"):
+        msg = (
+            "capturable=True runs on CUDA only: name the op model of the run that will resume with --op-model, "
+            "such as torch-2.14-cuda/capturable"
+        )
+        raise UnsupportedError(msg)
     path = "fused" if param_group.get("fused") else "foreach" if param_group.get("foreach") else "single"
     return implementation_named(f"torch-2.13-cpu-{capability_of_this_machine()}/{path}")
 

@@ -5,12 +5,15 @@ Claimed: the result is that of `adam.make_step`, element by element; blocks and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from guarded_moments.reference.adam import Scalars, StepOptions, StepResult, make_step
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
+from guarded_moments.reference.arithmetic.numpy_binary32 import Array
 from guarded_moments.reference.implementations import Implementation
 
 #: Elements worked on at a time: a dozen float32 and float64 temporaries of a block fit a core's second-level cache.
@@ -39,21 +42,11 @@ class WholeTensor:
             numpy: compute with NumPy, on CPU, instead of torch.
         """
         self._implementation, self._options = implementation, options
-        if numpy:
-            of_numpy = NumpyBinary32()
-            constants = Scalars(*(of_numpy.constant(value) for value in scalars))
-            steps = [make_step(of_numpy, model, options) for model in implementation.models]
-
-            def step(index: int, *tensors: Tensor) -> StepResult[Tensor]:
-                result = steps[index](*(tensor.numpy() for tensor in tensors), constants)
-                return StepResult(*(torch.from_numpy(np.ascontiguousarray(array)) for array in result))
-
-            self._step = step
-        else:
-            of_torch = TorchBinary32(device)
-            held = Scalars(*(of_torch.constant(value) for value in scalars))
-            torch_steps = [make_step(of_torch, model, options) for model in implementation.models]
-            self._step = lambda index, *tensors: torch_steps[index](*tensors, held)
+        self._step = (
+            _numpy_step(implementation, options, scalars)
+            if numpy
+            else _torch_step(implementation, options, scalars, device)
+        )
 
     def __call__(self, p: Tensor, g: Tensor, m: Tensor, v: Tensor, v_max: Tensor | None = None) -> StepResult[Tensor]:
         """The parameter and moments after the step, new tensors of the inputs' shape.
@@ -72,10 +65,39 @@ class WholeTensor:
             block = slice(begin, min(begin + BLOCK, numel))
             for whole, part in zip(after, self._step(0, *(tensor[block] for tensor in before)), strict=True):
                 whole[block] = part
-        assigned = self._implementation.assign(numel, self._options) if len(self._implementation.models) > 1 else None
-        for index in range(1, len(self._implementation.models)):
-            places = (assigned == index).nonzero().flatten()
-            if len(places):
-                for whole, part in zip(after, self._step(index, *(tensor[places] for tensor in before)), strict=True):
-                    whole[places] = part
+        if len(self._implementation.models) > 1:
+            assigned = self._implementation.assign(numel, self._options)
+            for index in range(1, len(self._implementation.models)):
+                places = (assigned == index).nonzero().flatten().to(before[0].device)
+                if len(places):
+                    for whole, part in zip(
+                        after, self._step(index, *(tensor[places] for tensor in before)), strict=True
+                    ):
+                        whole[places] = part
         return StepResult(*(tensor.reshape(p.shape) for tensor in after))
+
+
+#: Steps the elements given by the op model of that index.
+_Step = Callable[..., StepResult[Tensor]]
+
+
+def _torch_step(
+    implementation: Implementation, options: StepOptions, scalars: Scalars[float], device: torch.device | str
+) -> _Step:
+    op = TorchBinary32(device)
+    constants: Scalars[Tensor] = Scalars(*(op.constant(value) for value in scalars))
+    steps = [make_step(op, model, options) for model in implementation.models]
+    return lambda index, *tensors: steps[index](*tensors, constants)
+
+
+def _numpy_step(implementation: Implementation, options: StepOptions, scalars: Scalars[float]) -> _Step:
+    op = NumpyBinary32()
+    constants: Scalars[Array] = Scalars(*(op.constant(value) for value in scalars))
+    steps = [make_step(op, model, options) for model in implementation.models]
+
+    def step(index: int, *tensors: Tensor) -> StepResult[Tensor]:
+        p, g, m, v, v_max = (tensor.numpy() for tensor in tensors)
+        result = steps[index](p, g, m, v, v_max, constants)
+        return StepResult(*(torch.from_numpy(np.ascontiguousarray(array)) for array in result))
+
+    return step

@@ -25,7 +25,7 @@ from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import Log8, LogGrid
 from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
 from guarded_moments.reference.errors import CheckpointError, InvalidClaimError
-from guarded_moments.reference.floats import hex_of, round_to_binary32
+from guarded_moments.reference.floats import bits_of, from_bits, hex_of, round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import implementation_for
 
@@ -142,4 +142,5 @@ def _hex(value: float | None) -> str:
 
 
 def _value(value: float) -> str:
-    return f"{value:.9g}  {hex_of(value)}"
+    exact_product = math.isfinite(value) and from_bits(bits_of(value)) != value  # of more digits than binary32 has
+    return f"{value:.9g}  {value.hex() if exact_product else hex_of(value)}"

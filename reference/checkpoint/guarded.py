@@ -199,7 +199,10 @@ def _compress_parameter(
     *,
     exact: bool,
 ) -> GuardedTensor:
-    implementation = named or implementation_for(parameter.param_group)
+    try:
+        implementation = named or implementation_for(parameter.param_group)
+    except GuardedMomentsError as error:
+        raise type(error)(f"{parameter.where}: {error}") from None
     claim = Claim(tolerance, gradient_bound, implementation.name)
     rate = parameter.hyperparameters.lr if lr is None else lr
     constants = constants_of(parameter, claim, implementation, rate)

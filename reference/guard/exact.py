@@ -108,7 +108,7 @@ def _compiled() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop over a
             return np.float64(np.float32(0.5 * high))
         return np.float64(np.float32(CUT * low if high > LONG * low else 0.5 * (low + high)))
 
-    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]  # numba is published without annotations
+    @numba.njit(error_model="numpy")
     def loop(k, limit, inflation, m, v, m_hat, v_hat, outcome, gradient):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901 - typed by numba
         lows, highs = np.empty((_STACK, 3)), np.empty((_STACK, 3))
         for i in range(len(m)):

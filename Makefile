@@ -14,7 +14,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit format lint types imports check changelog clean
+.PHONY: help setup test audit bench format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -31,7 +31,7 @@ audit: setup ## train a small model, then compress, recover and audit its optimi
 	$(BIN)/python examples/train_language_model.py --output-dir $(JOB)
 	$(BIN)/gmc compress $(JOB)/optimizer.pt $(JOB)/optimizer.gmc --tolerance 0.01 --grad-bound 1.0 --force
 	$(BIN)/gmc recover $(JOB)/optimizer.gmc $(JOB)/optimizer.recovered.pt --force
-	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --json $(JOB)/audit.json
+	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --json $(JOB)/audit.json --force
 	@echo
 	@echo 'results, in $(JOB)/'
 	@echo '  optimizer.pt            as torch saved it'
@@ -54,6 +54,10 @@ imports: setup ## check which folder imports which
 	$(BIN)/lint-imports --no-logo --cache-dir build/import-linter
 
 check: lint types imports test ## all checks
+
+bench: audit ## time the op models and the searches, beside peers and a plain copy
+	$(BIN)/python benchmarks/step_models.py
+	$(BIN)/python benchmarks/search.py
 
 changelog: setup ## show the changelog that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version unreleased

@@ -1,0 +1,67 @@
+"""What it costs to decide coordinates for every gradient: compiled, in torch, and by enumeration.  Run: make bench."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import torch
+
+from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate
+from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.oracle.worst_case import decide
+from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance, load_state_dict, parameters_of
+from guarded_moments.reference.checkpoint.guarded import constants_of, scalars_of
+from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
+from guarded_moments.reference.guard import closed_form_guard
+from guarded_moments.reference.guard.exact import search
+from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.implementations import implementation_for, platform_description
+from timing import interleaved, table
+
+_GRADIENTS = 1 << 24
+
+
+@click.command()
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    default=Path("build/main-job/optimizer.pt"),
+    show_default=True,
+    help="A trained optimizer state; make audit writes this one.",
+)
+@click.option("--coordinates", default=1 << 16, show_default=True, help="Coordinates taken of its largest tensor.")
+@click.option("--rounds", default=5, show_default=True, help="Rounds; medians are taken over them.")
+def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
+    """Time the searches on one thread, at the checkpoint's step and at step 100,000, where more coordinates are hard."""
+    torch.set_num_threads(1)
+    trained = max(parameters_of(load_state_dict(checkpoint)), key=lambda parameter: parameter.numel)
+    implementation = implementation_for(trained.param_group)
+    claim = Claim(Tolerance(0.01), GradientBound(1.0), implementation.name)
+    print(f"{platform_description()}, one thread, medians of {rounds} rounds, tau 0.01, G 1")  # noqa: T201 - its output
+    for step in (trained.next_step, 100_000.0):
+        parameter = replace(trained, next_step=step)
+        lr = parameter.hyperparameters.lr
+        constants = constants_of(parameter, claim, implementation, lr)
+        options, scalars = parameter.hyperparameters.options, scalars_of(parameter, implementation, lr)
+        m, v = (in_memory_order(moment)[:coordinates] for moment in (parameter.m, parameter.v))
+        codec = Log8.fit(m, v, lambda *states: closed_form_guard(constants, *states))  # noqa: B023 - used at once
+        states = States(m, v, *codec.decode(*codec.encode(m, v)))
+        trajectories = Trajectories(implementation.body, options, scalars)
+        jobs = {
+            "closed form, torch": lambda: closed_form_guard(constants, *states),  # noqa: B023 - run in this turn
+            "real search, compiled": lambda: search(constants, states),  # noqa: B023 - as above
+            "decision in the op model, torch": lambda: decide(constants, trajectories, states),  # noqa: B023 - as above
+            "enclosure to 1e-4, torch": lambda: enclose(constants, states),  # noqa: B023 - as above
+        }
+        print(f"\nat step {step:,.0f}, {len(m):,} coordinates\n")  # noqa: T201 - as above
+        print(table(interleaved(jobs, rounds), len(m), "of each coordinate", "closed form, torch"))  # noqa: T201 - as above
+        compiled = CompiledTrajectories(implementation.body, options, scalars)
+        one = Coordinate(*(float(moment[0]) for moment in states))
+        enumeration = {"every gradient, compiled": lambda: compiled.worst(one, 0x3A000000, _GRADIENTS)}  # noqa: B023 - as above
+        print("\n" + table(interleaved(enumeration, 1), _GRADIENTS, "of each gradient", "every gradient, compiled"))  # noqa: T201 - as above
+
+
+if __name__ == "__main__":
+    main()

@@ -37,9 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def outside(command: str, cwd: Path) -> str:
     """What Python prints for ``command``, run in another folder than the checkout."""
-    done = subprocess.run(
-        [sys.executable, "-c", command], cwd=cwd, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", command], cwd=cwd, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
@@ -99,9 +97,7 @@ def test_constraints_pin_every_package_that_is_installed_with_ours() -> None:
         name = canonicalize_name(requirement.name)
         if name != DISTRIBUTION:
             assert name in pins, f"{text} is not pinned"
-            assert pins[name].contains(Version(metadata.version(name)).public), (
-                f"{name} is not the pinned one"
-            )
+            assert pins[name].contains(Version(metadata.version(name)).public), f"{name} is not the pinned one"
         for child in map(Requirement, metadata.requires(name) or []):
             extras = requirement.extras or {""}
             if child.marker is None or any(child.marker.evaluate({"extra": extra}) for extra in extras):

@@ -166,9 +166,7 @@ def test_other_settings_replace_the_result(copied: Path) -> None:
     assert [group["fused"] for group in state["param_groups"]] == [True, True]
 
 
-def test_a_run_that_stops_leaves_the_earlier_result_whole(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stops_leaves_the_earlier_result_whole(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path: path.read_bytes() for path in copied.iterdir()}
 
     def no_space(self: torch.nn.Module) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def expressions() -> st.SearchStrategy[str]:
 def comparisons() -> st.SearchStrategy[str]:
     two = st.tuples(expressions(), OPERATORS, expressions()).map(" ".join)
     three = st.tuples(expressions(), OPERATORS, expressions(), OPERATORS, expressions()).map(" ".join)
-    magnitude = st.tuples(
-        expressions().map("abs({})".format), st.sampled_from(("<=", "<")), expressions()
-    ).map(" ".join)
+    magnitude = st.tuples(expressions().map("abs({})".format), st.sampled_from(("<=", "<")), expressions()).map(
+        " ".join
+    )
     return two | three | magnitude
 
 

@@ -26,9 +26,7 @@ def polynomials() -> st.SearchStrategy[Polynomial]:
 
 
 @given(polynomials(), polynomials(), POINTS)
-def test_arithmetic_is_that_of_the_values(
-    left: Polynomial, right: Polynomial, point: dict[str, Fraction]
-) -> None:
+def test_arithmetic_is_that_of_the_values(left: Polynomial, right: Polynomial, point: dict[str, Fraction]) -> None:
     assert (left + right).at(point) == left.at(point) + right.at(point)
     assert (left - right).at(point) == left.at(point) - right.at(point)
     assert (left * right).at(point) == left.at(point) * right.at(point)

@@ -1,0 +1,91 @@
+"""What all tests share: how hard they look, randomness that can be repeated, and a count of what was compared.
+
+`--oracle` multiplies the random part of the tests by ten. Every run says its seed; `GM_TEST_SEED` repeats it.
+"""
+
+import os
+import secrets
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+#: Without the option: the same values in every run, so that a failure is the change's own.
+ORDINARY_SEED = 20150715
+SEED_VARIABLE = "GM_TEST_SEED"
+#: How many times the ordinary amount, for a pytest that a test starts.
+BUDGET_VARIABLE = "GM_TEST_BUDGET"
+
+_SEED = pytest.StashKey[int]()
+_COMPARED = pytest.StashKey[Counter[str]]()
+
+settings.register_profile("ordinary", deadline=None, derandomize=True)
+settings.register_profile("oracle", deadline=None, max_examples=1000, print_blob=True)
+
+
+def _budget(config: pytest.Config) -> int:
+    given = os.environ.get(BUDGET_VARIABLE)
+    return int(given) if given else 10 if config.getoption("--oracle", default=None) else 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile", default=None):
+        settings.load_profile("ordinary" if _budget(config) == 1 else "oracle")
+    given = os.environ.get(SEED_VARIABLE)
+    fresh = ORDINARY_SEED if _budget(config) == 1 else secrets.randbelow(2**32)
+    config.stash[_SEED] = int(given) if given else fresh
+    config.stash[_COMPARED] = Counter()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"seed: {config.stash[_SEED]} ({SEED_VARIABLE} sets it), torch's CPU capability: {capability}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for subject, count in sorted(config.stash[_COMPARED].items()):
+        terminalreporter.write_line(f"compared bit for bit, {subject}: {count:,} values")
+
+
+@pytest.fixture(scope="session")
+def budget(pytestconfig: pytest.Config) -> int:
+    """How many times the ordinary amount of random work to do: 1, or 10 with `--oracle`."""
+    return _budget(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run."""
+    return pytestconfig.stash[_SEED]
+
+
+@pytest.fixture
+def rng(seed: int, request: pytest.FixtureRequest) -> np.random.Generator:
+    """A generator of the test's own, the same whichever other tests run."""
+    own = [seed, zlib.crc32(request.node.name.encode())]
+    print(f"np.random.default_rng({own})")  # noqa: T201 - pytest shows it with a failure
+    return np.random.default_rng(own)
+
+
+@pytest.fixture(scope="session")
+def compared(pytestconfig: pytest.Config) -> Counter[str]:
+    """How many values were compared bit for bit, by subject: the summary prints it."""
+    return pytestconfig.stash[_COMPARED]
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Puts torch's number of threads back after a test that sets it."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def one_thread(threads: None) -> None:
+    """Threads that wait for each other are slow where something else runs too."""
+    torch.set_num_threads(1)

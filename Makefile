@@ -25,7 +25,7 @@ help: ## list the targets
 setup: $(INSTALLED) ## make .venv, with the pinned tools and this project in it
 
 test: setup ## run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 audit: setup ## train a small model, then compress, recover and audit its optimizer state
 	$(BIN)/python examples/train_language_model.py --output-dir $(JOB)

@@ -54,8 +54,15 @@ LARGEST_FINITE_BITS = 0x7F7FFFFF  #: the bits of the largest finite binary32
 
 
 def bits_of(value: float) -> int:
-    """The 32 bits of `value` rounded to binary32, as an unsigned integer.  NaN payloads of binary32 survive."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+    """The 32 bits of `value` rounded to binary32, as an unsigned integer.
+
+    The payload of a binary32 NaN survives, but a signalling NaN is quiet: converting it to a Python float made it so.
+    """
+    try:
+        packed = struct.pack("<f", value)
+    except OverflowError:  # rounds to infinity
+        packed = struct.pack("<f", math.copysign(math.inf, value))
+    return int(struct.unpack("<I", packed)[0])
 
 
 def from_bits(bits: int) -> float:
@@ -93,7 +100,7 @@ def _nearest(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(float(BINARY64.largest), value)
+        return float(BINARY64.largest) if value > 0 else -float(BINARY64.largest)
 
 
 def square_root_up(value: Fraction) -> Fraction:

@@ -25,6 +25,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "audit": "Check the guarantee on every coordinate of a .gmc file.",
         "prove": "Prove the lemmas behind the guard, with z3.",
         "explain": "Show one coordinate: codes, guard, worst gradient, both updates.",
+        "ops": "List the op models: their roundings, limits and evidence.",
+        "certify-platform": "Run all 2^31 inputs of this machine's square root.",
+        "identify": "Find the op models that an Adam kernel follows, bit for bit.",
+        "crosscheck": "Compare optax, torchao, bitsandbytes and compiled Adam with the op models.",
     }
 )
 
@@ -38,7 +42,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above

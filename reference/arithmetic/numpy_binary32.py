@@ -75,7 +75,7 @@ class NumpyBinary32:
 
     def platform_sqrt(self, a: Array) -> Array:
         """`torch.sqrt` on CPU."""
-        root: Array = torch.from_numpy(np.ascontiguousarray(a)).sqrt().numpy().reshape(np.shape(a))
+        root: Array = torch.tensor(a).sqrt().numpy()  # of a copy: `a` may be strided, read-only or 0-d
         return root
 
     def negate(self, a: Array) -> Array:

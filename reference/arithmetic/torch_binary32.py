@@ -67,9 +67,9 @@ class TorchBinary32:
             return result
         suspicious = (off_midpoint == 0) | ((magnitude <= _SMALLEST_NORMAL) & (total != 0))
         if bool(suspicious.any()):
-            where = suspicious.nonzero(as_tuple=True)
-            product = first.expand_as(total)[where] * second.expand_as(total)[where]
-            result[where] = _round_to_odd(product, addend.expand_as(total)[where], total[where]).float()
+            where = torch.atleast_1d(suspicious).nonzero(as_tuple=True)
+            a, b, c, d = (torch.atleast_1d(part.expand_as(total))[where] for part in (first, second, addend, total))
+            torch.atleast_1d(result)[where] = _round_to_odd(a * b, c, d).float()  # a view, also where `result` is 0-d
         return result
 
     def sqrt(self, a: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ import json
 import math
 import os
 import pickle
+import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
+from guarded_moments.reference.checkpoint.optimizer_state import is_dense
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.codecs.grids import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
@@ -218,7 +220,7 @@ def _description(content: bytes) -> dict[str, Any]:
     try:
         header = json.loads(content[_HEADER_LENGTH : _HEADER_LENGTH + length])
         description = json.loads(header["__metadata__"][_METADATA])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         msg = "is no .gmc file, or its header is damaged"
         raise FormatError(msg) from None
     if not isinstance(description, dict):
@@ -228,8 +230,9 @@ def _description(content: bytes) -> dict[str, Any]:
 
 
 def _check_digest(content: bytes, stated: str) -> None:
-    place = content.find(stated.encode())
-    if len(stated) != len(_NO_DIGEST) or place < 0:
+    well_formed = re.fullmatch("[0-9a-f]{64}", stated) is not None
+    place = content.find(stated.encode()) if well_formed else -1
+    if place < 0:
         msg = "is damaged: its digest is not one"
         raise FormatError(msg)
     actual = hashlib.sha256(content[:place])
@@ -250,6 +253,11 @@ def _assemble(description: dict[str, Any], tensors: dict[str, Tensor]) -> Guarde
         msg = f"its skeleton has {len(unpacked)} bytes, stated are {size}"
         raise FormatError(msg)
     skeleton = torch.load(io.BytesIO(unpacked), map_location="cpu", weights_only=True)
+    for entry in description["tensors"]:
+        shape, stride = tuple(entry["shape"]), tuple(entry["stride"])
+        if entry["key"] not in skeleton["state"] or not is_dense(shape, stride):
+            msg = f"{entry['where']}: its key, shape or memory layout does not fit the rest of the file"
+            raise FormatError(msg)
     return GuardedState(
         tolerance=Tolerance(float(description["tolerance"])),
         gradient_bound=GradientBound(float(description["gradient_bound"])),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,12 @@ def load_state_dict(path: Path) -> StateDict:
         CheckpointError: the file is missing, damaged, no checkpoint, or needs classes that would have to be executed.
         UnsupportedError: the state_dict is inside a larger checkpoint.
     """
-    if path.is_dir():
-        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
-        raise UnsupportedError(msg)
     try:
         with path.open("rb") as file:
             file.read(1)
+    except IsADirectoryError:
+        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
+        raise UnsupportedError(msg) from None
     except FileNotFoundError:
         msg = f"{path}: there is no such file"
         raise CheckpointError(msg) from None
@@ -214,17 +214,19 @@ def _why_kept(m: Tensor, v: Tensor, hyperparameters: Hyperparameters) -> str | N
         return "amsgrad"
     if m.numel() == 0:
         return "no coordinates"
-    if m.stride() != v.stride() or not is_dense(m):
+    if m.stride() != v.stride() or not is_dense(m.shape, m.stride()):
         return "memory layout"
     if hyperparameters.fused and not m.is_contiguous():
         return "not contiguous with fused=True"
     return None
 
 
-def is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill one block of memory, each once, in some order of the dimensions."""
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements of that layout fill one block of memory, each once, in some order of the dimensions."""
+    if len(shape) != len(strides):
+        return False
     expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+    for stride, size in sorted(zip(strides, shape, strict=True)):
         if size != 1:
             if stride != expected:
                 return False

@@ -4,8 +4,9 @@ The same formulas as the vectorised search (`cells`), in `CompiledBinary64`; wha
 coordinate's cells at a time, on a small stack, so that most coordinates end after their first cells.
 
 Claimed: CLEARED means that no gradient of the claim can violate it, the rounding of both trajectories and of this
-evaluation included.  EXCEEDED comes with a gradient whose real-number deviation is above what the slack leaves: the
-coordinate violates the claim or is within the slack of it.  SPENT means that the budget of cells ran out.
+evaluation included.  EXCEEDED comes with a gradient whose real-number deviation is, as far as binary64 can tell, above
+what the slack leaves: the coordinate violates the claim or is within the slack of it.  SPENT means that the budget of
+cells ran out.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def exact_guard(constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: T
     accepted = closed_form_guard(constants, m, v, m_hat, v_hat)
     judged = (~accepted & in_domain(m, v) & in_domain(m_hat, v_hat)).nonzero().flatten()
     states = States(m, v, m_hat, v_hat).select(judged)
-    if len(judged) >= WORTH_COMPILING or _compiled.cache_info().currsize:
+    if len(judged) >= WORTH_COMPILING:
         accepted[judged] = search(constants, states).outcome == Outcome.CLEARED
         return accepted
     for begin in range(0, len(judged), _TORCH_BLOCK):
@@ -143,8 +144,9 @@ def _compiled() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop over a
                 low = End(lows[top, 0], lows[top, 1], lows[top, 2])
                 high = End(highs[top, 0], highs[top, 1], highs[top, 2])
                 g = middle_of(low.g, high.g)
-                if g <= low.g or g >= high.g:
-                    continue  # neighbours: every binary32 of the cell was evaluated
+                if g <= low.g or g >= high.g:  # neighbours: nothing is left to split
+                    outcome[i], gradient[i] = exceeded, np.float32(low.g)
+                    break
                 if cells > MAX_CELLS or top + 2 > _STACK:
                     outcome[i] = spent
                     break

@@ -185,8 +185,8 @@ def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) 
     cells, best, _ = first_partition(constants, bounds, lambda _best: allowed)
     exceeded = best > allowed
     for _ in range(rounds):
+        exceeded[cells.coordinate[cells.floats_inside <= 1]] = True  # neighbours: nothing is left to split
         cells = cells.select(~exceeded[cells.coordinate])
-        cells = cells.select(cells.floats_inside > 1)  # neighbours: every binary32 of the cell was evaluated
         if cells.coordinate.numel() == 0:
             break
         parents = cells.coordinate
@@ -245,15 +245,22 @@ def enclose(
         return (best * (1 + relative_gap)).clamp(min=floor)
 
     cells, best, gradient = first_partition(constants, bounds, cutoff)
+    unsplit = torch.zeros_like(best)  # bounds of cells between neighbours
     for _ in range(rounds):
-        cells = cells.select(cells.floats_inside > 1)
+        whole = cells.floats_inside <= 1
+        ended = cells.select(whole)
+        unsplit = unsplit.scatter_reduce(
+            0, ended.coordinate, bounds.upper(ended.low, ended.high, ended.coordinate), "amax"
+        )
+        cells = cells.select(~whole)
         if cells.coordinate.numel() == 0:
             break
         parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         best, gradient = _improve(best, gradient, parents, values, at)
         cells = cells.select(bounds.upper(cells.low, cells.high, cells.coordinate) > cutoff(best)[cells.coordinate])
-    upper = cutoff(best)  # cutoffs only grow: whatever was dropped earlier is below the last one too
+    # Cutoffs only grow: whatever was dropped earlier is below the last one too.
+    upper = torch.maximum(cutoff(best), unsplit)
     if cells.coordinate.numel():
         left = bounds.upper(cells.low, cells.high, cells.coordinate)
         upper = upper.scatter_reduce(0, cells.coordinate, left, "amax")

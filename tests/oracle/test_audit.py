@@ -190,6 +190,36 @@ def test_a_layout_other_than_rows_is_audited_at_the_right_places() -> None:
     assert violation.m_hat == -violation.m or (violation.m_hat < 0) != (violation.m < 0)
 
 
+def test_the_tail_of_a_fused_kernel_is_judged_by_its_own_op_model(rng: np.random.Generator) -> None:
+    """Tensors too short for a vector: each finding's deviation is the real fused kernel's, to the last bit."""
+    parameters = [nn.Parameter(torch.zeros(7)) for _ in range(8)]
+    # With this beta2 both summands of the second moment matter, and so does which of them is rounded first.
+    optimizer = torch.optim.AdamW(parameters, lr=LR, betas=(0.9, 0.6), fused=True)
+    for parameter in parameters:
+        parameter.grad = torch.from_numpy(rng.standard_normal(7).astype(np.float32)) * 1e-3
+    optimizer.step()
+    native = copy.deepcopy(optimizer.state_dict())
+    for entry in native["state"].values():  # a small first moment: only a large gradient shows a wrong second one
+        entry["exp_avg"] *= 1e-3
+        entry["step"] += 100
+    encoded = compress(native, tolerance=TOLERANCE, grad_bound=1.0)
+    for index, tensor in enumerate(encoded.tensors):
+        shifted = torch.where(tensor.v_codes < 128, tensor.v_codes + 20, tensor.v_codes - 20)
+        encoded = with_tensor(encoded, index, v_codes=torch.where(tensor.escaped, tensor.v_codes, shifted))
+
+    found = audit(encoded, native)
+
+    recovered, nonzero = recover(encoded), 0
+    for finding in found.findings:
+        assert finding.gradient is not None
+        key = next(int(tensor.key) for tensor in encoded.tensors if tensor.where == finding.where)
+        one, other = (updates(entry, finding.gradient)[key][finding.position].item() for entry in (native, recovered))
+        what = f"{finding.where}{finding.position}, g {hex_of(finding.gradient)}"
+        assert abs(other - one) / LR == pytest.approx(finding.deviation, rel=1e-15), what
+        nonzero += finding.gradient != 0
+    assert nonzero == len(found.findings) == 10
+
+
 def wrong_escape(tensor: GuardedTensor) -> GuardedTensor:
     escapes = tensor.escapes.clone()
     escapes.view(torch.int32)[0, 0] ^= 1

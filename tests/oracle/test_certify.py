@@ -27,6 +27,7 @@ from guarded_moments.oracle.platform import (
     certificate_path,
     certify_root,
     keep,
+    machine,
     platform_certificate,
     root,
     root_placement,
@@ -366,14 +367,38 @@ def test_a_certificate_of_another_square_root_is_none(certificate: Certificate, 
 
 @pytest.mark.parametrize("change", ["cpu", "capability", "torch", "library", "settings"])
 def test_the_key_depends_on_all_that_may_move_bits(change: str) -> None:
-    machine = this_machine()
-    assert replace(machine, **{change: "another"}).key != machine.key
+    here = this_machine()
+    assert replace(here, **{change: "another"}).key != here.key
 
 
 def test_settings_of_the_vector_library_are_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setenv("MKL_NUM_THREADS", "2")
     assert this_machine().settings == "MKL_CBWR=COMPATIBLE"
+
+
+@pytest.mark.parametrize(
+    ("text", "cpu"),
+    [
+        (
+            "vendor_id: AuthenticAMD\nmodel: 17\nmodel name: AMD EPYC\ncpu family: 25\nstepping: 1\n\nmodel: 3",
+            "AuthenticAMD, AMD EPYC, family 25, model 17, stepping 1",
+        ),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "implementer 0x41, part 0xd40"),
+    ],
+)
+def test_a_cpu_is_named_by_all_that_linux_says_of_it(
+    text: str, cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hypervisor gives CPUs that compute differently one model name."""
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(machine, "_CPU_INFO", tmp_path / "cpuinfo")
+    assert this_machine().cpu == cpu
+
+
+def test_a_cpu_has_a_name_even_where_nothing_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_CPU_INFO", tmp_path / "none")
+    assert this_machine().cpu
 
 
 def test_a_quick_look_keeps_what_is_better(certificate: Certificate, evidence: RootEvidence) -> None:

@@ -240,7 +240,7 @@ def test_out_of_budget_is_undecided_and_never_safe(rng: np.random.Generator, mon
 
 def test_where_rounding_alone_may_decide_the_budget_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """One unit in the last place of `m` at `v = 0`: safe, and only 2**31 gradients could tell."""
-    monkeypatch.setattr(worst_case, "MAX_ENUMERATED", 1 << 16)
+    monkeypatch.setattr(worst_case, "MAX_CELLS", 1 << 12)
     case = Setting(step=1.0, bound=1e-3).case()
     states = States(*(torch.tensor([from_bits(bits)]) for bits in (0x37953DBC, 0, 0x37953DBD, 0)))
 

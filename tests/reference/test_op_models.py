@@ -285,7 +285,7 @@ def test_a_difference_is_explained_by_its_bits_and_its_operation(
     text = str(raised.value)
     assert re.search(r"^the first is element \d+ of tensor \d+", text, re.MULTILINE)
     assert f"op model {body.name} in NumpyBinary32" in text
-    assert re.search(r"^  v    -?0x1\.[0-9a-f]{6}p[+-]\d+ \[[0-9a-f]{8}\]$", text, re.MULTILINE)
+    assert re.search(r"^  v    -?0x[01]\.[0-9a-f]{6}p[+-]\d+ \[[0-9a-f]{8}\]$", text, re.MULTILINE)
     assert f"with second_moment={right.implementation.body.second_moment}" in text
     parts = text.partition("the traces part at\n")[2].splitlines()
     assert len(parts) == 2

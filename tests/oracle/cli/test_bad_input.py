@@ -162,6 +162,7 @@ ARGUMENTS = {
 CHECKPOINTS = {
     "missing": Bad(COMPRESS, "bad.pt", "there is no such file"),
     "a directory": Bad(COMPRESS, "bad.pt", "is a directory", directory("bad.pt")),
+    "a name too long": Bad(f"compress {'x' * 300} out.gmc {CLAIM}", "x" * 300, "File name too long"),
     "empty": Bad(COMPRESS, "bad.pt", "is no checkpoint of torch.save, or is damaged", empty("bad.pt")),
     "text": Bad(COMPRESS, "bad.pt", "is no checkpoint of torch.save, or is damaged", text("bad.pt")),
     "a .gmc file": Bad(f"compress optimizer.gmc out.gmc {CLAIM}", "optimizer.gmc", "is no checkpoint of torch.save"),

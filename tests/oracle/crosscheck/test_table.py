@@ -107,7 +107,7 @@ def test_the_command_writes_the_page_and_names_what_it_left_out(
     monkeypatch.chdir(tmp_path)
     ran = run_well("crosscheck", "--only", "torch-single", "--output", "page.md")
 
-    assert ran.out == f"page.md: written, about 1 of {len(ADAPTERS)} implementations\n"
+    assert ran.out == f"page.md: 1 of {len(ADAPTERS)} implementations measured\n"
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "\n    gmc crosscheck --only torch-single --output page.md --force\n" in page
     found = rows(page, "Which op model each follows")

@@ -13,6 +13,8 @@ from tests.oracle.identify.simulated import QUICK
 from guarded_moments.oracle.identify import COMPILED_PLAN, Flags, Identification, Plan, Quantity, identify, load_subject
 from guarded_moments.reference.implementations import capability_of_this_machine
 
+#: More sizes, none a multiple of the other's vectors.
+SIZES = replace(QUICK, sizes=(1, 21, 28))
 UNFUSED, FUSED = {"single", "foreach"}, {"fused"}
 PATHS = {"single": (Flags(), UNFUSED), "foreach": (Flags(foreach=True), UNFUSED), "fused": (Flags(fused=True), FUSED)}
 
@@ -28,7 +30,7 @@ def names(found: Identification) -> set[str]:
 @pytest.mark.parametrize("path", PATHS)
 def test_each_path_is_named(path: str, optimizer: str, compared: Counter[str]) -> None:
     flags, expected = PATHS[path]
-    found = identify(load_subject(f"torch.optim:{optimizer}", flags), QUICK)
+    found = identify(load_subject(f"torch.optim:{optimizer}", flags), SIZES)
     assert found.exact
     assert names(found) == expected
     assert [str(rule) for rule in found.rules] == ["HOST"]

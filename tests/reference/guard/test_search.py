@@ -104,7 +104,7 @@ def test_survivors_are_the_coordinates_with_a_first_cell_left(rng: np.random.Gen
 
 
 def test_the_enclosure_brackets_a_dense_sample(rng: np.random.Generator, budget: int) -> None:
-    for setting in settings(rng, 20 * budget):
+    for setting in settings(rng, 14 * budget):
         case = setting.case()
         for states in (pairs(30, rng), trained_pairs(30, rng)):
             found = enclose(case.constants, states)
@@ -135,9 +135,9 @@ def test_a_finer_gap_gives_a_finer_enclosure(rng: np.random.Generator) -> None:
     case = Setting(step=400.0, bound=math.inf).case()
     states = trained_pairs(60, rng)
 
-    coarse, fine = (enclose(case.constants, states, relative_gap=gap) for gap in (0.1, 1e-7))
+    coarse, fine = (enclose(case.constants, states, relative_gap=gap) for gap in (0.1, 1e-5))
 
-    assert bool((fine.upper <= fine.lower * (1 + 1.1e-7)).all())
+    assert bool((fine.upper <= fine.lower * (1 + 1.1e-5)).all())
     assert bool((coarse.lower <= fine.upper).all())
     assert bool((fine.lower <= coarse.upper).all())
 
@@ -165,10 +165,10 @@ def test_out_of_rounds_the_upper_end_is_still_one(rng: np.random.Generator) -> N
 
 def test_slack_and_allowance_leave_no_gradient_above_the_threshold(rng: np.random.Generator, budget: int) -> None:
     """Where the real supremum is within the allowance, the bit-exact deviation is within the threshold."""
-    for setting in settings(rng, 12 * budget):
+    for setting in settings(rng, 10 * budget):
         case = setting.case()
-        states = pairs(60, rng)
-        worst, _ = sampled_worst(case, states, 100)
+        states = pairs(50, rng)
+        worst, _ = sampled_worst(case, states, 80)
         slack = slack_of(case.constants, states)
         upper = enclose(case.constants, states).upper
         assert bool((worst <= upper + slack).all()), describe(states, int((worst > upper + slack).nonzero()[0]))

@@ -1,0 +1,55 @@
+"""`torch.compile` of torch's AdamW step: code that inductor writes and the machine's C++ compiler builds.
+
+One optimizer is kept for each size, so that the step is compiled once and then only given other values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+
+from guarded_moments.oracle.crosscheck.adapter import Adapter, After, imported
+from guarded_moments.oracle.crosscheck.states import State
+from guarded_moments.oracle.crosscheck.torch_adam import make
+from guarded_moments.reference.hyperparameters import Hyperparameters
+
+
+@final
+class TorchCompiled(Adapter):
+    """`torch.compile(torch.optim.AdamW(...).step)`."""
+
+    name = "torch-compiled"
+    title = "torch AdamW, torch.compile"
+    packages = ("torch",)
+    reading = "the op model of the same name; compiled without contraction, except in `addcmul`"
+
+    def __init__(self) -> None:
+        """Compile nothing yet."""
+        self._kept: dict[tuple[int, Hyperparameters], tuple[torch.nn.Parameter, dict[str, Any], Callable[[], Any]]] = {}
+
+    def step(self, state: State, hyperparameters: Hyperparameters) -> After:
+        """One update of a zero parameter; the first of its size takes as long as compiling does."""
+        key = len(state.g), hyperparameters
+        if key not in self._kept:
+            parameter = torch.nn.Parameter(torch.zeros_like(state.g))
+            optimizer = make(parameter, hyperparameters)
+            held = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(state.m),
+                "exp_avg_sq": torch.zeros_like(state.v),
+            }
+            optimizer.state[parameter] = held
+            self._kept[key] = parameter, held, torch.compile(optimizer.step)
+        parameter, held, run = self._kept[key]
+        with torch.no_grad():
+            parameter.zero_()
+        parameter.grad = state.g.clone()
+        held["step"].fill_(state.number - 1)
+        held["exp_avg"].copy_(state.m)
+        held["exp_avg_sq"].copy_(state.v)
+        # Past dynamo's limit of recompilations it would quietly run the uncompiled step.
+        with imported("torch._dynamo").config.patch(fail_on_recompile_limit_hit=True):
+            run()
+        return After(state.m, state.v, parameter.detach().clone(), held["exp_avg"].clone(), held["exp_avg_sq"].clone())

@@ -34,7 +34,7 @@ _GRADIENTS = 1 << 24
 @click.option("--coordinates", default=1 << 16, show_default=True, help="Coordinates taken of its largest tensor.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds; medians are taken over them.")
 def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
-    """Time the searches on one thread, at the checkpoint's step and at step 100,000, where more coordinates are hard."""
+    """Time the searches on one thread, at the checkpoint's step and at step 100,000, where more are hard."""
     torch.set_num_threads(1)
     trained = max(parameters_of(load_state_dict(checkpoint)), key=lambda parameter: parameter.numel)
     implementation = implementation_for(trained.param_group)

@@ -5,7 +5,7 @@ operation large enough to be split over all of torch's threads, and one in NumPy
 
 The vector library behind `torch.sqrt` (MKL 2024.2) chooses its kernel in the first call.  When that call comes from
 several threads at once, some of them now and then run another one, and a share of the tensor is wrong by thousands of
-units in the last place, that once (github.com/pytorch/pytorch/issues/188792; seen here in about one process of 300).
+units in the last place, that once (github.com/pytorch/pytorch/issues/188792; seen here in 6 new processes of 2,100).
 So this package makes the first call itself, on one thread, when it is imported; a process that resumes training and
 does not import it should do the same, `torch.ones(1).sqrt()`, before its first step.
 """

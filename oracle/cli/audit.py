@@ -13,6 +13,8 @@ from rich.table import Table
 
 from guarded_moments.oracle.audit import Audit, Finding, audit, reasons_of
 from guarded_moments.oracle.cli.common import FILE, force_option, foreign_rates, out, percent, progress_bar
+from guarded_moments.oracle.platform import platform_certificate
+from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import load_state_dict, read
 from guarded_moments.reference.checkpoint.file_format import check_output, replacing
 from guarded_moments.reference.errors import GuardedMomentsError
@@ -56,7 +58,7 @@ def command(
     console = out()
     if verbose:
         console.print(_tensor_table(result))
-    for line in foreign_rates(state):
+    for line in (*foreign_rates(state), *stuck_steps(state)):
         console.print(line)
     _summary(console, result, bit_rate, seconds)
     return 0 if result.holds else 1
@@ -64,6 +66,7 @@ def command(
 
 def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:
     """The result as plain data: counts, deviations in learning rates, values as hexadecimal with bits."""
+    certificate = platform_certificate()
     return {
         "claims": result.claims,
         "not_claimed": result.not_claimed,
@@ -83,6 +86,7 @@ def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:
         "max_deviation_at": None if result.closest is None else result.closest.as_json(),
         "found_violations": [finding.as_json() for finding in result.findings],
         "platform": result.platform,
+        "platform_certificate": None if certificate is None else certificate.as_json(),
         "tensors": [vars(tensor) for tensor in result.tensors],
     }
 
@@ -109,6 +113,11 @@ def _summary(console: Console, result: Audit, bit_rate: float, seconds: float) -
         )
     for finding in result.findings:
         console.print(f"violation {_in_words(finding)}")
+    certificate = platform_certificate()
+    for sentence in (
+        ["torch.sqrt: not certified here; run gmc certify-platform"] if certificate is None else certificate.sentences()
+    ):
+        console.print(f"platform  {sentence}")
     console.print(f"time      {seconds:.1f} s on {result.platform}")
     console.print(f"not claimed: {result.not_claimed}")
 

@@ -23,6 +23,7 @@ from guarded_moments.oracle.cli.common import (
     progress_bar,
     tolerance_option,
 )
+from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict, write
 from guarded_moments.reference.checkpoint.file_format import check_output
 from guarded_moments.reference.claim import Horizon
@@ -93,7 +94,7 @@ def _summary(state: GuardedState, checkpoint: Path, output: Path, size: int, sec
     console, coordinates = out(), state.coordinates
     rate = f"{8 * size / coordinates:.2f} bits per coordinate (native 64), all overhead in" if coordinates else "-"
     console.print(f"claim     {'; '.join(sorted({state.claim_for(t).sentence() for t in state.tensors})) or 'none'}")
-    for line in foreign_rates(state):
+    for line in (*foreign_rates(state), *stuck_steps(state)):
         console.print(line)
     console.print(f"stored    {coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors, {rate}")
     console.print(f"exact     {state.escapes:,} coordinates escaped ({percent(state.escapes, coordinates)})")

@@ -23,6 +23,7 @@ from guarded_moments.oracle.identify.subject import KernelError, Subject
 
 Progress = Callable[[int, int], None]
 _FEWEST_PROBES = 6
+_UNEXPLAINED_PROBES = 4
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,19 @@ class Experiment:
         for quantity, listed in candidates.items():
             self.trials.setdefault(quantity, Trial.of(listed, self.positions))
         seen = self._call_on_pool(setting)
-        tables = []
+        tables, chosen = [], []
         for quantity in candidates:
-            tables.append(self._table(quantity, setting, seen.inputs, seen.outputs))
-            self._count(quantity, tables[-1], seen)
+            table = self._table(quantity, setting, seen.inputs, seen.outputs)
+            right = table == bits(seen.outputs[quantity.row])
+            self._count(quantity, right)
+            # What nothing explains here must explain itself at every position.
+            chosen.append((~right.any(dim=0)).nonzero().flatten()[:_UNEXPLAINED_PROBES])
+            tables.append(table)
         self.tried += seen.inputs.shape[1]
-        chosen = separating(tables, self.plan.redundancy)
-        more = torch.arange(max(0, _FEWEST_PROBES - len(chosen)))  # where few are left to tell apart, any inputs
-        self.probe(setting, seen.inputs[:, torch.cat((chosen, more))], list(candidates))
+        chosen.append(separating(tables, self.plan.redundancy))
+        few = _FEWEST_PROBES - len(torch.cat(chosen))
+        chosen.append(torch.arange(max(0, few)))  # where little is left to tell apart, any inputs
+        self.probe(setting, seen.inputs[:, torch.cat(chosen)], list(candidates))
 
     def probe(self, setting: Setting, probes: Tensor, quantities: Sequence[Quantity]) -> None:
         """Show every position every probe, and strike out the candidates that fail."""
@@ -166,11 +172,11 @@ class Experiment:
             rows.append(known[key])
         return torch.stack(rows)
 
-    def _count(self, quantity: Quantity, table: Tensor, seen: Record) -> None:
-        trial, half = self.trials[quantity], seen.inputs.shape[1] // 2
+    def _count(self, quantity: Quantity, right: Tensor) -> None:
+        """Count what the candidates that still matter reproduce of the pool's half that is as training leaves it."""
+        trial, half = self.trials[quantity], right.shape[1] // 2
         considered = trial.considered()
-        right = table[:, :half] == bits(seen.outputs[quantity.row])[:half]
-        trial.matched[considered] += right.sum(dim=1)
+        trial.matched[considered] += right[:, :half].sum(dim=1)
         trial.tried[considered] += half
 
     def _strike_out(self, quantity: Quantity, record: Record, turns: int) -> None:

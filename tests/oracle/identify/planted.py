@@ -110,6 +110,25 @@ def ignoring_its_options(
     return after if v_max is None else (*after, v_max)
 
 
+def otherwise_with_both_options(
+    p: Tensor,
+    g: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: float,
+    lr: float,
+    betas: Betas,
+    eps: float,
+    *,
+    weight_decay: float = 0.0,
+    maximize: bool = False,
+) -> After:
+    """Sound with either option; with both the decay is left out."""
+    if not maximize:
+        p = p * (1 - lr * weight_decay)
+    return sound(p, -g if maximize else g, m, v, step, lr, betas, eps)
+
+
 #: Kernels that break the protocol, with what the one line must say.
 
 

@@ -86,14 +86,22 @@ def test_constants_formed_by_two_rules_are_not_of_the_family(
     assert told == [f"constants of {quantity.value} are {rounded}" for quantity in quantities]
 
 
-def test_a_fault_on_rare_values_is_found_in_whole_steps() -> None:
+def test_a_fault_on_rare_values_is_found() -> None:
+    """What no candidate explains in the pool is shown to every position."""
     found = found_of(planted.skipping_overflow)
+    assert found.unlike == (PARAMETER,)
+    assert found.differences[0].differing == 0, "no value as training leaves it is concerned"
+
+
+def test_a_fault_of_options_together_is_found_in_whole_steps() -> None:
+    found = found_of(planted.otherwise_with_both_options)
     assert not found.exact
-    if found.failure is not None:  # else a probe met such a value, and the parameter follows nothing
-        assert found.failure.row == "p"
-        assert found.failure.differing < found.failure.values / 100
-    else:
-        assert found.unlike == (PARAMETER,)
+    assert not found.named
+    assert not found.unlike, "each option by itself is sound"
+    assert found.failure is not None
+    assert found.failure.setting == QUICK.together[0]
+    assert found.failure.row == "p"
+    assert "whole steps differ in" in "\n".join(in_words(found))
 
 
 def test_regions_that_no_known_kernel_has_are_found_from_the_data() -> None:

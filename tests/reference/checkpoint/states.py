@@ -87,10 +87,8 @@ def differences(a: object, b: object, where: str = "") -> list[str]:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
         return [line for i in range(len(a)) for line in differences(a[i], b[i], f"{where}[{i}]")]
     if isinstance(a, float) and isinstance(b, float):  # minus zero and NaN too
-        same = struct.pack("<d", a) == struct.pack("<d", b)
-    else:
-        same = a == b
-    return [] if same else [f"{where}: {a!r} and {b!r}"]
+        a, b = struct.pack("<d", a), struct.pack("<d", b)
+    return [] if a == b else [f"{where}: {a!r} and {b!r}"]
 
 
 def _tensor_differences(a: Tensor, b: Tensor, where: str) -> list[str]:

@@ -9,7 +9,6 @@ import torch
 
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, platform_description
-from guarded_moments.reference.scalars import kernel_scalars
 from guarded_moments.reference.whole_tensor import WholeTensor
 from timing import copy_of, interleaved, table
 
@@ -36,7 +35,7 @@ def main(elements: int, rounds: int) -> None:
     for path in ({}, {"fused": True}):
         jobs[f"torch.optim.AdamW {path or ''}"] = _own_optimizer(elements, path)
     for name, implementation in IMPLEMENTATIONS.items():
-        scalars = kernel_scalars(_ADAM, _STEP, implementation.constants)
+        scalars = implementation.scalars(_ADAM, _STEP)
         for domain, numpy in (("torch", False), ("NumPy", True)):
             step = WholeTensor(implementation, _ADAM.options, scalars, numpy=numpy)
             jobs[f"{name}, {domain}"] = lambda step=step: step(p, g, m, v)  # type: ignore[misc]  # bound now

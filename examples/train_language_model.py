@@ -231,9 +231,7 @@ def named_file_errors(folder: Path) -> Iterator[None]:
         raise click.ClickException(f"{folder}: {error.strerror or error}") from error
 
 
-@click.command(
-    epilog="Next: gmc compress FOLDER/optimizer.pt FOLDER/optimizer.gmc --tolerance 0.01 --grad-bound 1.0"
-)
+@click.command(epilog="Next: gmc compress FOLDER/optimizer.pt FOLDER/optimizer.gmc --tolerance 0.01 --grad-bound 1.0")
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -242,9 +240,7 @@ def named_file_errors(folder: Path) -> Iterator[None]:
     help="Folder for optimizer.pt, model.pt and training.json; made if missing.",
 )
 @click.option("--steps", type=click.IntRange(min=1), default=400, show_default=True, help="Optimizer steps.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of weights and batches."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of weights and batches.")
 @click.option("--fused", is_flag=True, help="Use AdamW's fused kernel, which rounds differently.")
 @click.option("--retrain", is_flag=True, help="Train even if the files of the same run are there.")
 def main(*, output_dir: Path, steps: int, seed: int, fused: bool, retrain: bool) -> None:

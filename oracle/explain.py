@@ -19,7 +19,6 @@ from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: The enclosure of one coordinate's supremum is narrowed to this share of it; the op model has the last word.
 _RELATIVE_GAP = 1e-7
@@ -66,7 +65,7 @@ def explain(
     require_subnormals()
     implementation = implementation_named(claim.implementation)
     options, lr = hyperparameters.options, hyperparameters.lr
-    scalars = kernel_scalars(hyperparameters, step, implementation.constants)
+    scalars = implementation.scalars(hyperparameters, step)
     constants = guard_constants(claim, implementation, options, scalars, lr)
     native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
     if not bool(in_domain(*native)):

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.adam import Decay, StepOptions
+from guarded_moments.reference.adam import Decay, Scalars, StepOptions
 from guarded_moments.reference.errors import PlatformError, UnsupportedError
+from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.op_models import (
     Correction,
     DecoupledDecay,
@@ -32,7 +33,7 @@ from guarded_moments.reference.op_models import (
     SquareRoot,
     Update,
 )
-from guarded_moments.reference.scalars import Constants
+from guarded_moments.reference.scalars import Constants, kernel_scalars
 
 
 class Evidence(Enum):
@@ -75,6 +76,10 @@ class Implementation:
     def body(self) -> OpModel:
         """The op model of most elements."""
         return self.models[0]
+
+    def scalars(self, hyperparameters: Hyperparameters, step: float) -> Scalars[float]:
+        """The constants that the kernel holds at update number `step`."""
+        return kernel_scalars(hyperparameters, step, self.constants, self.body.correction)
 
     def assign(self, numel: int, options: StepOptions, threads: int | None = None) -> Tensor:
         """The index into `models` of each element of a contiguous tensor: int64, shape (numel,).

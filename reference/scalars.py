@@ -21,6 +21,7 @@ from guarded_moments.reference.cuda_powf import cuda_powf
 from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
+from guarded_moments.reference.op_models import Correction
 
 #: A Python double, or a 0-d float32 tensor where torch computes with one.
 Number = float | torch.Tensor
@@ -37,7 +38,10 @@ class Constants(Enum):
 
 
 def kernel_scalars(
-    hyperparameters: Hyperparameters, step: float, constants: Constants = Constants.HOST
+    hyperparameters: Hyperparameters,
+    step: float,
+    constants: Constants = Constants.HOST,
+    correction: Correction = Correction.DIVIDE,
 ) -> Scalars[float]:
     """The constants of update number `step`, each a binary32 value held in a Python float.
 
@@ -45,16 +49,21 @@ def kernel_scalars(
         hyperparameters: of the param_group.
         step: the number of the update, 1 for the first; finite.
         constants: how the path forms them.
+        correction: whether the kernel divides by `root` or multiplies with its reciprocal.
     """
     if constants is Constants.HOST:
-        return _by_host(hyperparameters, step)
+        return _by_host(hyperparameters, step, correction)
     if constants is Constants.DEVICE:
-        return _by_device(hyperparameters, step)
-    power = cuda_powf if constants is Constants.CAPTURABLE else c_library_powf
-    return _by_tensors(hyperparameters, step, power)
+        scalars = _by_device(hyperparameters, step)
+    else:
+        power = cuda_powf if constants is Constants.CAPTURABLE else c_library_powf
+        scalars = _by_tensors(hyperparameters, step, power)
+    if correction is Correction.MULTIPLY and scalars.root:
+        scalars = scalars._replace(root=round_to_binary32(1 / scalars.root))
+    return scalars
 
 
-def _by_host(h: Hyperparameters, step: float) -> Scalars[float]:
+def _by_host(h: Hyperparameters, step: float, correction: Correction) -> Scalars[float]:
     """torch/optim/adam.py, `_single_tensor_adam` and the fused CPU kernel; the expressions are its own."""
     tensors_count = not h.fused  # the fused kernel takes doubles, so a tensor is only its value
     lr: Number = torch.tensor(h.lr, dtype=torch.float32) if h.lr_is_tensor and tensors_count else h.lr
@@ -62,11 +71,12 @@ def _by_host(h: Hyperparameters, step: float) -> Scalars[float]:
     beta2: Number = torch.tensor(h.beta2, dtype=torch.float32) if h.betas_are_tensors and tensors_count else h.beta2
     bias_correction1 = 1 - beta1**step
     bias_correction2 = 1 - beta2**step
+    root = bias_correction2**0.5
     return _assemble(
         h,
         w=1 - beta1,
         c=1 - beta2,
-        root=bias_correction2**0.5,
+        root=1 / root if correction is Correction.MULTIPLY and root else root,  # in double, then rounded once
         eps=h.eps,
         step=-(lr / bias_correction1),
         shrink=1 - lr * h.weight_decay,
@@ -76,7 +86,7 @@ def _by_host(h: Hyperparameters, step: float) -> Scalars[float]:
 def _by_device(h: Hyperparameters, step: float) -> Scalars[float]:
     """CUDA's fused kernel: everything in binary32 from binary32 hyperparameters."""
     with np.errstate(all="ignore"):
-        one, lr = np.float32(1), np.float32(h.lr)
+        one, lr = np.float32(1), np.float32(round_to_binary32(h.lr))
         bias_correction1 = one - np.float32(cuda_powf(round_to_binary32(h.beta1), step))
         bias_correction2 = one - np.float32(cuda_powf(round_to_binary32(h.beta2), step))
         return _assemble(
@@ -93,7 +103,7 @@ def _by_device(h: Hyperparameters, step: float) -> Scalars[float]:
 def _by_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scalars[float]:
     """The capturable branch: a number divided by a tensor is its reciprocal times the number."""
     with np.errstate(all="ignore"):
-        one, lr = np.float32(1), np.float32(h.lr)
+        one, lr = np.float32(1), np.float32(round_to_binary32(h.lr))
         bias_correction1 = one - np.float32(power(round_to_binary32(h.beta1), step))
         bias_correction2 = one - np.float32(power(round_to_binary32(h.beta2), step))
         step_size = lr / bias_correction1 if h.lr_is_tensor else one / bias_correction1 * lr
@@ -127,7 +137,7 @@ def _assemble(
         w_minus_one=round_to_binary32(weight - 1),
         one_minus_w=round_to_binary32(1 - weight),
         shrink=round_to_binary32(float(shrink)),
-        decay_product=float(np.float32(h.lr) * np.float32(h.weight_decay)),
+        decay_product=round_to_binary32(round_to_binary32(h.lr) * round_to_binary32(h.weight_decay)),
         weight_decay=round_to_binary32(h.weight_decay),
     )
 

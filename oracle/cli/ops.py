@@ -23,7 +23,6 @@ from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, Placement, implementation_named
 from guarded_moments.reference.op_models import Interpolation, OpModel, SquareRoot
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: torch's own; limits are shown for them.
 DEFAULTS = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=False)
@@ -78,7 +77,7 @@ def gradient_limit(implementation: Implementation, step: int) -> float | None:
     Moments may be as large as the guard's domain; None where rounding alone has no bound.
     """
     hyperparameters = replace(DEFAULTS, fused=implementation.name.endswith("/fused"))
-    scalars = kernel_scalars(hyperparameters, step, implementation.constants)
+    scalars = implementation.scalars(hyperparameters, step)
     slacks = [rounding_slack(model, hyperparameters.options, scalars, BINARY32) for model in implementation.models]
     return None if None in slacks else float(min(slack.largest_gradient for slack in slacks if slack is not None))
 

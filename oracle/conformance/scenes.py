@@ -16,7 +16,6 @@ from guarded_moments.reference.guard import GuardConstants, guard_constants
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import Implementation, implementation_named
 from guarded_moments.reference.op_models import OpModel
-from guarded_moments.reference.scalars import kernel_scalars
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Scene:
     @cached_property
     def scalars(self) -> Scalars[float]:
         """The kernel's constants."""
-        return kernel_scalars(self.hyperparameters, self.step, self.implementation.constants)
+        return self.implementation.scalars(self.hyperparameters, self.step)
 
     @cached_property
     def constants(self) -> GuardConstants[float]:

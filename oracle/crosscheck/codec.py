@@ -20,7 +20,6 @@ from guarded_moments.oracle.crosscheck.states import State
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: In learning rates; coordinates beyond it are counted.
 TOLERANCE = 0.01
@@ -67,7 +66,7 @@ class CodecDeviation:
 def codec_deviation(adapter: Adapter, state: State, hyperparameters: Hyperparameters) -> CodecDeviation:
     """Send a state's moments through an implementation's format, and follow the next update from both."""
     native = native_implementation()
-    scalars = kernel_scalars(hyperparameters, float(state.number), native.constants)
+    scalars = native.scalars(hyperparameters, float(state.number))
     trajectories = Trajectories(native.body, hyperparameters.options, scalars)
     states = States(state.m, state.v, *adapter.round_trip(state.m, state.v))
     own = trajectories.deviations(states, state.g) / hyperparameters.lr

@@ -20,7 +20,6 @@ from guarded_moments.oracle.crosscheck.adapter import Adapter, After
 from guarded_moments.oracle.crosscheck.states import State
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, implementation_for
-from guarded_moments.reference.scalars import kernel_scalars
 from guarded_moments.reference.whole_tensor import WholeTensor
 
 _SMALLEST_NORMAL = 2.0**-126
@@ -91,7 +90,7 @@ def native_implementation() -> Implementation:
 
 def predicted(implementation: Implementation, state: State, hyperparameters: Hyperparameters) -> Outcome:
     """What an implementation's op models give for a zero parameter."""
-    scalars = kernel_scalars(hyperparameters, float(state.number), implementation.constants)
+    scalars = implementation.scalars(hyperparameters, float(state.number))
     whole = WholeTensor(implementation, hyperparameters.options, scalars)
     result = whole(torch.zeros_like(state.g), state.g, state.m, state.v)
     return Outcome(result.m, result.v, result.p)

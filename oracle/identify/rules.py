@@ -95,14 +95,4 @@ def interpolates_from_end(rule: Rule, setting: Setting) -> bool:
 @lru_cache(maxsize=4096)
 def _scalars(rule: Rule, setting: Setting, correction: Correction) -> Scalars[float]:
     hyperparameters = rule.hyperparameters(setting)
-    scalars = kernel_scalars(hyperparameters, setting.step, rule.constants)
-    if correction is Correction.MULTIPLY:
-        scalars = scalars._replace(root=_reciprocal(rule, hyperparameters, setting.step, scalars.root))
-    return scalars
-
-
-def _reciprocal(rule: Rule, hyperparameters: Hyperparameters, step: float, root: float) -> float:
-    """The factor in place of the divisor `root`: on the host formed in binary64, elsewhere from binary32."""
-    if rule.constants is Constants.HOST and rule.betas is not Given.TENSOR:
-        root = (1 - hyperparameters.beta2**step) ** 0.5  # as `kernel_scalars`, before it is rounded
-    return round_to_binary32(1 / root) if root else float("inf")
+    return kernel_scalars(hyperparameters, setting.step, rule.constants, correction)

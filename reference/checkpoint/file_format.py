@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
-from guarded_moments.reference.checkpoint.optimizer_state import is_dense
+from guarded_moments.reference.checkpoint.optimizer_state import StateDict, is_dense
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.codecs.grids import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
@@ -142,9 +142,8 @@ def _umask() -> int:
 
 def to_bytes(state: GuardedState) -> bytes:
     """The file's content."""
-    buffer = io.BytesIO()
-    torch.save(state.skeleton, buffer)
-    skeleton = zlib.compress(buffer.getvalue(), 9)
+    pickled = _pickled(state.skeleton)
+    skeleton = zlib.compress(pickled, 9)
     tensors = {"skeleton": torch.frombuffer(bytearray(skeleton), dtype=torch.uint8)}
     for index, tensor in enumerate(state.tensors):
         tensors[f"{index}.m_codes"] = tensor.m_codes
@@ -156,7 +155,7 @@ def to_bytes(state: GuardedState) -> bytes:
         "tolerance": repr(state.tolerance.value),
         "gradient_bound": repr(state.gradient_bound.value),
         "horizon": "1",
-        "skeleton_bytes": len(buffer.getvalue()),
+        "skeleton_bytes": len(pickled),
         "tensors": [_describe(tensor) for tensor in state.tensors],
         "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
     }
@@ -165,6 +164,23 @@ def to_bytes(state: GuardedState) -> bytes:
     digest = hashlib.sha256(blank).hexdigest().encode()
     place = blank.index(_NO_DIGEST.encode())  # the header comes first, and nothing before it holds 64 zeros
     return blank[:place] + digest + blank[place + len(digest) :]
+
+
+def _pickled(skeleton: StateDict) -> bytes:
+    """The skeleton as `torch.save` writes it, once a safe load has been seen to read it again.
+
+    Raises:
+        CheckpointError: it holds something that only unsafe loading could restore.
+    """
+    buffer = io.BytesIO()
+    try:
+        torch.save(skeleton, buffer)
+        torch.load(io.BytesIO(buffer.getvalue()), map_location="cpu", weights_only=True)
+    except Exception as error:  # noqa: BLE001 - objects of any class may refuse in any way
+        cause = " ".join(str(error).split())[:200]
+        msg = f"the state_dict holds more than tensors and plain values, and could not be read again safely ({cause})"
+        raise CheckpointError(msg) from None
+    return buffer.getvalue()
 
 
 def _describe(tensor: GuardedTensor) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedErr
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
 BLOCK = 1 << 15
@@ -187,7 +186,7 @@ def constants_of(
 
 def scalars_of(parameter: Parameter, implementation: Implementation, lr: float) -> Scalars[float]:
     """The kernel's constants at a parameter's next update, with this learning rate."""
-    return kernel_scalars(replace(parameter.hyperparameters, lr=lr), parameter.next_step, implementation.constants)
+    return implementation.scalars(replace(parameter.hyperparameters, lr=lr), parameter.next_step)
 
 
 def _compress_parameter(

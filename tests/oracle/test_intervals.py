@@ -45,7 +45,6 @@ from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 from guarded_moments.reference.op_models import OpModel, SquareRoot
-from guarded_moments.reference.scalars import kernel_scalars
 
 LR = 1e-3
 #: The enclosures that are compared stay open by this share, and hold for this many coordinates of each setting.
@@ -86,7 +85,7 @@ def tensor_of(setting: Setting) -> Tensor:
     fused = setting.implementation.endswith("fused")
     hyperparameters = Hyperparameters(LR, setting.beta1, 0.999, 1e-8, 0.0, decoupled=False, fused=fused)
     options = hyperparameters.options
-    scalars = kernel_scalars(hyperparameters, setting.step, implementation.constants)
+    scalars = implementation.scalars(hyperparameters, setting.step)
     claim = Claim(Tolerance(0.01), GradientBound(setting.bound), setting.implementation)
     constants = guard_constants(claim, implementation, options, scalars, LR)
     return Tensor(setting, model, options, scalars, constants, Trajectories(model, options, scalars))
@@ -338,7 +337,7 @@ def test_every_gradient_of_a_cell_lies_within_its_enclosure(
         least, most = deviation_of(tensor, state).over(from_bits(low) * sign, from_bits(high) * sign)
         for at in (int(deviations.argmax()), int(deviations.argmin())):
             deviation, g = float(deviations[at]), float(gradients[at])
-            assert least <= deviation <= most, described(tensor, state, g, deviation=deviation, cell=(least, most))
+            assert 0 <= least <= deviation <= most, described(tensor, state, g, deviation=deviation, cell=(least, most))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.arithmetic.numpy_binary32 import Array
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Evidence, Implementation
 from guarded_moments.reference.op_models import Interpolation, OpModel, SecondMoment, Update
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: Counted by hand, from the sequences in the docstrings of `op_models`.
 BY_HAND: Mapping[str, RoundingCounts] = MappingProxyType(
@@ -60,7 +59,7 @@ def test_roundings_are_those_counted_by_hand(name: str) -> None:
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_an_update_is_traced_in_as_many_operations_as_are_counted(name: str, options: StepOptions) -> None:
     implementation = IMPLEMENTATIONS[name]
-    scalars = kernel_scalars(DEFAULTS, 5, implementation.constants)
+    scalars = implementation.scalars(DEFAULTS, 5)
     for model in implementation.models:
         trace = trace_update(model, options, scalars, 0.5, 0.25, 1e-3)
         rounded = [operation for operation in trace if not operation.formula.endswith("exactly")]
@@ -87,7 +86,7 @@ def overflows(implementation: Implementation, step: int, gradient: float) -> boo
     """Whether a moment or the update is infinite or NaN, from a state of zeros, in any of the op models."""
     op = NumpyBinary32()
     h = replace(DEFAULTS, fused=implementation.name.endswith("/fused"))
-    scalars = Scalars(*(op.constant(value) for value in kernel_scalars(h, step, implementation.constants)))
+    scalars = Scalars(*(op.constant(value) for value in implementation.scalars(h, step)))
     zero, g = op.constant(0.0), op.constant(gradient)
     results: list[Array] = []
     for model in implementation.models:

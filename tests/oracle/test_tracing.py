@@ -17,7 +17,6 @@ from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation
-from guarded_moments.reference.scalars import kernel_scalars
 
 STATES = 60  #: traced of each op model and option, by budget
 HYPERPARAMETERS = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)
@@ -30,7 +29,7 @@ def binary64(value: float) -> bytes:
 
 def settings(implementation: Implementation, *, from_end: bool) -> tuple[StepOptions, Scalars[float]]:
     hyperparameters = replace(HYPERPARAMETERS, beta1=0.3) if from_end else HYPERPARAMETERS
-    return hyperparameters.options, kernel_scalars(hyperparameters, 12.0, implementation.constants)
+    return hyperparameters.options, implementation.scalars(hyperparameters, 12.0)
 
 
 @pytest.mark.parametrize("from_end", [False, True], ids=["beta1 of 0.9", "beta1 of 0.3"])

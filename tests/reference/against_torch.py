@@ -21,7 +21,6 @@ from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 from guarded_moments.reference.implementations import Implementation, implementation_for
 from guarded_moments.reference.op_models import OpModel
-from guarded_moments.reference.scalars import kernel_scalars
 
 T = TypeVar("T")
 
@@ -192,7 +191,7 @@ class Predicted:
         """What this package says `native` will do next."""
         hyperparameters = Hyperparameters.from_param_group(native.group, "param_groups[0]")
         implementation = implementation_for(native.group)
-        scalars = kernel_scalars(hyperparameters, native.next_step(), implementation.constants)
+        scalars = implementation.scalars(hyperparameters, native.next_step())
         return cls(implementation, hyperparameters.options, scalars)
 
     def assign(self, sizes: Sequence[int], threads: int | None = None) -> Tensor:

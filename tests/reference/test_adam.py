@@ -40,11 +40,7 @@ OPTIONS = [
     for from_end, decay, amsgrad, maximize in product((False, True), Decay, (False, True), (False, True))
 ]
 ADAM = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01, decoupled=True)
-SCALARS = {
-    model.name: kernel_scalars(ADAM, 10, known.constants)
-    for known in IMPLEMENTATIONS.values()
-    for model in known.models
-}
+SCALARS = {model.name: known.scalars(ADAM, 10) for known in IMPLEMENTATIONS.values() for model in known.models}
 
 
 class ExactRationals:
@@ -141,7 +137,7 @@ def test_trajectories_are_the_same_in_numpy_and_in_torch(
         in_numpy = in_torch = wild_states(count, rng)
         for step in range(1, 21):
             gradient = wild_states(count, rng)[1]
-            scalars = kernel_scalars(hyperparameters, step, implementation.constants)
+            scalars = implementation.scalars(hyperparameters, step)
             before = torch.stack((in_numpy[0], gradient, *in_numpy[-3:]))
             in_numpy = step_of(NUMPY, model, options, scalars, before)
             before = torch.stack((in_torch[0], gradient, *in_torch[-3:]))

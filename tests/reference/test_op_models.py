@@ -326,7 +326,7 @@ def test_the_compiled_step_is_reproduced(rng: np.random.Generator, budget: int, 
         native = Native(setting, states, LARGE, compiled=True)
         hyperparameters = Hyperparameters.from_param_group(native.group, "param_groups[0]")
         for _ in range(3):
-            scalars = kernel_scalars(hyperparameters, native.next_step(), implementation.constants)
+            scalars = implementation.scalars(hyperparameters, native.next_step())
             after = native.step(states[1])
             for name, domain in DOMAINS.items():
                 result = step_of(domain, implementation.body, hyperparameters.options, scalars, states)

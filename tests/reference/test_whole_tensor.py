@@ -27,7 +27,7 @@ def test_each_element_has_the_step_of_its_op_model(
     block = 512
     monkeypatch.setattr(whole_tensor, "BLOCK", block)
     implementation = IMPLEMENTATIONS[name]
-    scalars = kernel_scalars(ADAM, 7, implementation.constants)
+    scalars = implementation.scalars(ADAM, 7)
     for options in (
         StepOptions(interpolate_from_end=True, decay=Decay.L2, amsgrad=amsgrad),
         StepOptions(decay=Decay.DECOUPLED, amsgrad=amsgrad, maximize=True),

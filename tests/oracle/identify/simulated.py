@@ -13,7 +13,6 @@ from torch import Tensor
 from guarded_moments.oracle.identify import FunctionSubject, Plan, Setting
 from guarded_moments.reference.adam import Decay, Scalars, make_step
 from guarded_moments.reference.arithmetic import TorchBinary32
-from guarded_moments.reference.floats import round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import Implementation
 from guarded_moments.reference.op_models import Correction
@@ -44,10 +43,7 @@ QUICK = Plan(
 @cache
 def held_by(rule: Constants, correction: Correction, setting: Hyperparameters, step: float) -> Scalars[Tensor]:
     """What a kernel holds."""
-    scalars = kernel_scalars(setting, step, rule)
-    if correction is Correction.MULTIPLY:  # the root's reciprocal, formed before it is rounded
-        assert rule is Constants.HOST
-        scalars = scalars._replace(root=round_to_binary32(1 / (1 - setting.beta2**step) ** 0.5))
+    scalars = kernel_scalars(setting, step, rule, correction)
     return Scalars(*(torch.tensor(value, dtype=torch.float32) for value in scalars))
 
 

@@ -17,12 +17,11 @@ from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 from guarded_moments.reference.op_models import SquareRoot
-from guarded_moments.reference.scalars import kernel_scalars
 
 NUMPY = NumpyBinary32()
 ADAM = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=False)
 MODELS = {
-    model.name: (model, kernel_scalars(ADAM, 7, known.constants))
+    model.name: (model, known.scalars(ADAM, 7))
     for known in IMPLEMENTATIONS.values()
     for model in known.models
     if model.square_root is SquareRoot.CORRECT  # a vector library's root cannot be compiled into a scalar loop

@@ -21,7 +21,6 @@ from guarded_moments.reference.guard.search import States, largest_gradient
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, implementation_named
 from guarded_moments.reference.op_models import OpModel
-from guarded_moments.reference.scalars import kernel_scalars
 
 #: Bits in which exact updates are computed: two subnormal `v` one unit apart change the root of `2**140` in bit 312.
 PRECISION = 600
@@ -80,7 +79,7 @@ class Setting:
     def case(self) -> Case:
         """The claim's constants."""
         hyperparameters, implementation = self.hyperparameters, implementation_named(self.implementation)
-        scalars = kernel_scalars(hyperparameters, self.step, implementation.constants)
+        scalars = implementation.scalars(hyperparameters, self.step)
         claim = Claim(Tolerance(self.tolerance), GradientBound(self.bound), self.implementation)
         constants = guard_constants(claim, implementation, hyperparameters.options, scalars, self.lr)
         return Case(implementation, hyperparameters.options, scalars, constants)

@@ -16,10 +16,10 @@ _ADAM = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=
 _STEP = 400.0
 
 
-def _own_optimizer(numel: int, path: dict[str, bool]) -> Callable[[], object]:
+def _own_optimizer(numel: int, *, fused: bool) -> Callable[[], object]:
     parameter = torch.nn.Parameter(torch.randn(numel) * 1e-2)
     parameter.grad = torch.randn(numel) * 1e-3
-    optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, **path)
+    optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=fused)
     return optimizer.step
 
 
@@ -32,8 +32,8 @@ def main(elements: int, rounds: int) -> None:
     p, g, m, root = (torch.randn(elements) * 1e-3 for _ in range(4))
     v = root * root
     jobs: dict[str, Callable[[], object]] = {"copy": copy_of(elements)}
-    for path in ({}, {"fused": True}):
-        jobs[f"torch.optim.AdamW {path or ''}"] = _own_optimizer(elements, path)
+    for fused in (False, True):
+        jobs[f"torch.optim.AdamW, {'fused' if fused else 'single'}"] = _own_optimizer(elements, fused=fused)
     for name, implementation in IMPLEMENTATIONS.items():
         scalars = implementation.scalars(_ADAM, _STEP)
         for domain, numpy in (("torch", False), ("NumPy", True)):

@@ -8,7 +8,6 @@ import random
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -36,14 +35,16 @@ def one_line(error: BaseException) -> str:
 
 def refused(path: Path) -> str:
     """What is said of a file that cannot be read."""
-    loaded: dict[str, Any] = {}
-    with pytest.raises(GuardedMomentsError) as caught:
+    try:
         loaded = load_state_dict(path)
-        parameters_of(loaded)
-    said = one_line(caught.value)
+    except GuardedMomentsError as error:
+        said = one_line(error)
+        assert str(path) in said  # noqa: PT017 - which of two readers refuses depends on what is imported
+        return said
     # A class that another test has imported loads; then the state_dict is refused, which knows no file.
-    assert loaded or str(path) in said
-    return said
+    with pytest.raises(GuardedMomentsError) as caught:
+        parameters_of(loaded)
+    return one_line(caught.value)
 
 
 # Files

@@ -48,11 +48,6 @@ def placed(trial: Trial, placement: Placement, sizes: tuple[int, ...], options: 
     }
 
 
-def fits(trial: Trial, placement: Placement, sizes: tuple[int, ...], options: StepOptions) -> bool:
-    """Whether each part of the placement has a candidate that reproduces all of it."""
-    return all(placed(trial, placement, sizes, options).values())
-
-
 def covering(alive: Tensor) -> list[Tensor] | None:
     """Few disjoint masks of positions, each with a candidate alive at all of them; None where some position has none.
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from tests.strategies import binary32
+from tests.reference.arithmetic.exact_binary32 import OPERATIONS, round_to_nearest_even
+from tests.strategies import binary32, fractions
 
 from guarded_moments.oracle.intervals import (
     Deviation,
@@ -310,6 +311,36 @@ def test_exact_operations_of_pairs(a: Members, b: Members, x: Members, y: Member
     if x.pair != y.pair:
         assert (a.native < b.native) == less
         assert (a.recovered < b.recovered) == less
+
+
+@given(fractions(170), st.integers(-1, 1))
+def test_fractions_round_as_the_tests_own_arithmetic_does(x: Fraction, off: int) -> None:
+    spacing = BINARY32.smallest_subnormal
+    halfway = (x // spacing) * spacing + spacing / 2 + off * spacing / 2**40  # of two subnormals, or beside it
+    for value in (x, halfway):
+        try:
+            assert float(round_to_nearest(value)) == from_bits(round_to_nearest_even(value))
+        except UnboundedError:
+            assert abs(value) > BINARY32.largest
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"), [("add", 2), ("sub", 2), ("mul", 2), ("div", 2), ("fma", 3), ("sqrt", 1)]
+)
+@given(values=st.tuples(FINITE, FINITE, FINITE))
+def test_operations_on_fractions_are_the_tests_own(
+    name: str, operands: int, values: tuple[float, float, float]
+) -> None:
+    chosen = [abs(x) for x in values[:operands]] if name == "sqrt" else list(values[:operands])
+    if name == "div" and chosen[1] == 0:
+        reject()
+    expected = OPERATIONS[name](*chosen)
+    try:
+        result = float(getattr(EXACT, name)(*map(Fraction, chosen)))
+    except UnboundedError:
+        assert math.isinf(from_bits(expected))
+    else:
+        assert result == from_bits(expected)  # zeros of both signs are one
 
 
 # What is certain of a cell of gradients.

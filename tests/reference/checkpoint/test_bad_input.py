@@ -5,6 +5,7 @@ import io
 import math
 import pickle
 import random
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -175,9 +176,12 @@ def test_bits_that_once_raised_something_else(bit: int, tmp_path: Path) -> None:
 def test_classes_that_a_safe_load_refuses_are_named(name: str, offender: str) -> None:
     said = refused(DATA / f"{name}.pt")
 
-    assert "holds objects that only unsafe loading could restore" in said
     assert offender in said
-    assert "save optimizer.state_dict() alone" in said
+    if offender == "DTensor" and "torch.distributed.tensor" in sys.modules:
+        assert "exp_avg is a DTensor" in said  # another test imported the class, which then loads
+    else:
+        assert "holds objects that only unsafe loading could restore" in said
+        assert "save optimizer.state_dict() alone" in said
 
 
 class Trap:

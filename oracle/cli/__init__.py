@@ -53,7 +53,7 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="guarded-moments", prog_name="gmc")
 def gmc() -> None:
-    r"""Guarded moment compression: Adam's two moments in 8 bits each, and a guarantee you can check.
+    """Guarded moment compression: Adam's two moments in 8 bits each, and a guarantee you can check.
 
     A coordinate is stored in 16 bits only where the first update after recovery is certain to stay within a tolerance,
     counted in learning rates, of what native float32 Adam would have done, for every gradient up to a bound.
@@ -63,7 +63,7 @@ def gmc() -> None:
       gmc compress optimizer.pt optimizer.gmc --tolerance 0.01 --grad-bound 1.0
       gmc audit    optimizer.gmc --native optimizer.pt
       gmc recover  optimizer.gmc optimizer.recovered.pt
-    """
+    """  # noqa: D301 - \b is the character by which click keeps lines as they are
 
 
 def main() -> None:

@@ -64,12 +64,12 @@ def command(
     step: float | None,
     op_model: str | None,
 ) -> None:
-    r"""Explain one coordinate: its codes, the guard's terms, its worst gradient, and both updates step by step.
+    """Explain one coordinate: its codes, the guard's terms, its worst gradient, and both updates step by step.
 
     \b
       gmc explain --m 0x1.8p-12 --v 0x1.2p-22 --tolerance 0.01 --grad-bound 1.0
       gmc explain --m 3e-5 --v 2e-9 --tolerance 0.01 --grad-bound inf --like optimizer.gmc --tensor 3
-    """
+    """  # noqa: D301 - \b is the character by which click keeps lines as they are
     given = {name: x for name, x in (("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps)) if x is not None}
     if like is None:
         base = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)

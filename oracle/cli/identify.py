@@ -36,25 +36,27 @@ def command(
     json_file: Path | None,
     force: bool,  # noqa: FBT001 - as above
 ) -> int:
-    r"""Find the op models that reproduce an Adam kernel bit for bit, or the first operation that differs.
+    """Find the op models that reproduce an Adam kernel bit for bit, or the first operation that differs.
 
     MODULE:CALLABLE is a torch.optim.Optimizer class, whose path the flags choose, or a function
 
     \b
-      def kernel(p, g, m, v, step, lr, betas, eps): ... return p, m, v
+      def kernel(p, g, m, v, step, lr, betas, eps):
+          ...
+          return p, m, v
 
     The first four are contiguous float32 tensors of one shape (n,), fresh copies that the kernel may overwrite; step is
     a float, 1.0 for the first update; lr and eps are floats, betas a tuple of two.  It returns the new parameter and
     moments, float32, shape (n,).  Options are examined if the function has arguments of these names, passed by
-    keyword: weight_decay, a float, of either kind; maximize, a bool; v_max, amsgrad's tensor, whose new value is then
-    returned as a fourth.  An element's result may depend on its position, and on nothing of other elements.
+    keyword: weight_decay, a float, of either kind; maximize, a bool; v_max, a tensor, only in steps of amsgrad, which
+    return its new value as a fourth.  An element's result may depend on its position, and on nothing of other elements.
 
     \b
       gmc identify torch.optim:AdamW --fused
       gmc identify my_kernels:adam_step --device cuda --json found.json
 
     Exit status 0 if op models of the family reproduce every value, 1 if not, 2 if the kernel cannot be called so.
-    """
+    """  # noqa: D301 - click wants the very character backspace before what it is not to wrap
     if json_file is not None:
         check_output(json_file, overwrite=force)
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # what it remarks is no news to who asks for --compile

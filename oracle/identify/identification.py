@@ -27,12 +27,12 @@ from guarded_moments.oracle.identify.candidates import (
 from guarded_moments.oracle.identify.difference import Difference, difference
 from guarded_moments.oracle.identify.experiment import Experiment, Progress, Record, Trial
 from guarded_moments.oracle.identify.inputs import pool
-from guarded_moments.oracle.identify.naming import Nearest, idle_options, nearest, unlike_anything
+from guarded_moments.oracle.identify.naming import Nearest, acts_of, idle_options, nearest, unlike_anything
 from guarded_moments.oracle.identify.rules import Rule
 from guarded_moments.oracle.identify.separate import bits, classes_of, separating
 from guarded_moments.oracle.identify.setting import Feature, Plan, Setting
 from guarded_moments.oracle.identify.subject import Subject
-from guarded_moments.oracle.identify.whole import Acts, Failure, Proposal
+from guarded_moments.oracle.identify.whole import Failure, Proposal
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, platform_description
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
@@ -175,7 +175,8 @@ def _conclude(experiment: Experiment, whole: list[Record]) -> Identification:
         if not idle_options(trials, sizes, assembly.acts):
             named += _known(assembly, records, experiment.threads)
     unlike = unlike_anything(trials, sizes)
-    acts = found.acts if found is not None else Acts()
+    left = {quantity: trial.survivors for quantity, trial in trials.items() if quantity not in unlike}
+    acts = found.acts if found is not None else acts_of([left])
     return Identification(
         kernel=experiment.subject.name,
         platform=platform_description(),

@@ -15,11 +15,10 @@ from guarded_moments.oracle.identify.difference import Difference
 from guarded_moments.oracle.identify.experiment import Trial
 from guarded_moments.oracle.identify.identification import Identification
 from guarded_moments.oracle.identify.inputs import scan_roots
-from guarded_moments.oracle.identify.naming import Part, fields_of
+from guarded_moments.oracle.identify.naming import Part, acts_of, fields_of
 from guarded_moments.oracle.identify.regions import regions_as_seen
 from guarded_moments.oracle.identify.separate import ulps_apart
 from guarded_moments.oracle.identify.whole import Acts
-from guarded_moments.reference.adam import Decay
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.implementations import Evidence, Implementation
 
@@ -34,6 +33,7 @@ def _verdict(found: Identification) -> Iterator[str]:
     if found.named:
         for implementation, rule in found.named:
             yield f"IDENTIFIED  {implementation.name}, constants {rule}  [{implementation.evidence.value}]"
+        yield from (f"constants   {text}" for text in dict.fromkeys(rule.constants.value for _, rule in found.named))
         names = {implementation.name for implementation, _ in found.named}
         if len(names) > 1:
             alike = len({_without_names(implementation) for implementation, _ in found.named}) == 1
@@ -85,7 +85,7 @@ def _ulps(count: int) -> str:
 
 
 def _quantities(found: Identification) -> Iterator[str]:
-    acts = found.assembly.acts if found.assembly is not None else Acts()
+    acts = _acts(found)
     yield "quantities, each given the kernel's own values of those before it:"
     rows = []
     for quantity, trial in found.trials.items():
@@ -96,6 +96,13 @@ def _quantities(found: Identification) -> Iterator[str]:
             rows.append((quantity.value, "", f"no op model; at best {share:.4g} % of elements"))
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     yield from (f"  {row[0]:<{first}}  {row[1]:<{second}}  {row[2]}" for row in rows)
+
+
+def _acts(found: Identification) -> Acts:
+    """What the options do, as far as the quantities that follow op models show."""
+    if found.assembly is not None:
+        return found.assembly.acts
+    return acts_of([{q: trial.survivors for q, trial in found.trials.items() if q not in found.unlike}])
 
 
 def regions_of(found: Identification, quantity: Quantity, trial: Trial) -> list[tuple[str, list[Any]]]:
@@ -126,16 +133,9 @@ def describe_choices(quantity: Quantity, part: Part, acts: Acts) -> str:
     if fields:
         return "; ".join(" or ".join(str(choice.value) for choice in choices) for choices in fields.values())
     one = part[quantity][0]
-    applied = {
-        Quantity.GRADIENT_DECAY: one.decay is not Decay.NONE,
-        Quantity.PARAMETER_DECAY: one.decay is not Decay.NONE,
-        Quantity.MAXIMIZE: one.maximize,
-        Quantity.LARGEST: one.amsgrad,
-        Quantity.AMSGRAD_ROOT: one.amsgrad,
-    }[quantity]
     if quantity is Quantity.AMSGRAD_ROOT:
-        return "the root of vmax'" if applied else "the root of v': vmax' is not used"
-    return "-g" if applied else "as without the option"
+        return "the root of vmax'" if one.amsgrad else "the root of v': vmax' is not used"
+    return "-g" if quantity is Quantity.MAXIMIZE and one.maximize else "as without the option"
 
 
 def _left(found: Identification) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _basis(found: Identification) -> Iterator[str]:
 
 def as_json(found: Identification) -> dict[str, Any]:
     """The same, for programs.  Values are given as C99 hexadecimal with their bits."""
-    acts = found.assembly.acts if found.assembly is not None else Acts()
+    acts = _acts(found)
     return {
         "kernel": found.kernel,
         "platform": found.platform,

@@ -55,9 +55,9 @@ class FunctionSubject:
 
     The first four are fresh contiguous float32 tensors of shape (n,), which it may overwrite and return; `step` is a
     float, 1.0 for the first update; `lr` and `eps` are floats, `betas` a tuple of two.  It returns the new parameter
-    and moments, float32, shape (n,).  Options are offered by arguments of these names and passed by keyword where
-    they are used: `weight_decay`, a float; `maximize`, a bool; `v_max`, a tensor like `v`: amsgrad's, whose new value
-    is then returned as a fourth tensor.
+    and moments, float32, shape (n,).  Options are offered by arguments of these names and passed by keyword:
+    `weight_decay`, a float; `maximize`, a bool; `v_max`, a tensor like `v`, only in steps of amsgrad, which return its
+    new value as a fourth tensor.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, device: str = "cpu") -> None:
@@ -84,11 +84,8 @@ class FunctionSubject:
     def step(self, setting: Setting, inputs: Tensor) -> Tensor:
         """See `Subject`."""
         p, g, m, v, v_max = (row.clone().to(self._device) for row in inputs)
-        options: dict[str, object] = {}
-        if setting.weight_decay:
-            options["weight_decay"] = setting.weight_decay
-        if setting.maximize:
-            options["maximize"] = True
+        options: dict[str, object] = {"weight_decay": setting.weight_decay, "maximize": setting.maximize}
+        options = {name: value for name, value in options.items() if Feature(name) in self._features}
         if setting.amsgrad:
             options["v_max"] = v_max
         betas = (setting.beta1, setting.beta2)

@@ -223,19 +223,15 @@ def test_out_of_budget_is_undecided_and_never_safe(rng: np.random.Generator, mon
     case = Setting(step=400.0, bound=INF).case()
     states = trained_pairs(300, rng, off=0.03)
     whole = decide(case.constants, case.trajectories(), states).verdict
-    for name, value in (
-        ("MAX_ROUNDS", 0),
-        ("MAX_ROUNDS", 1),
-        ("MAX_CELLS", 0),
-        ("MAX_CELLS", 5),
-        ("MAX_ENUMERATED", 0),
-    ):
+    for name, value in (("MAX_ROUNDS", 0), ("MAX_ROUNDS", 1), ("MAX_CELLS", 0), ("MAX_CELLS", 5)):
         with monkeypatch.context() as patch:
             patch.setattr(worst_case, name, value)
             cut = decide(case.constants, case.trajectories(), states).verdict
         assert bool(((cut == whole) | (cut == Verdict.UNDECIDED)).all())
-        if value == 0 and name != "MAX_ENUMERATED":
+        if value == 0:
             assert bool((cut == Verdict.UNDECIDED).any())
+    cut = decide(case.constants, case.trajectories(), states, max_enumerated=0).verdict
+    assert bool(((cut == whole) | (cut == Verdict.UNDECIDED)).all())
 
 
 def test_where_rounding_alone_may_decide_the_budget_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

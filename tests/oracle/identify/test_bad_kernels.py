@@ -7,9 +7,19 @@ import torch
 from tests.oracle.cli.running import gmc, read_json
 from tests.oracle.identify import planted
 from tests.oracle.identify.simulated import QUICK
+from torch import Tensor
 
 from guarded_moments.oracle.cli import identify as command
-from guarded_moments.oracle.identify import Flags, FunctionSubject, KernelError, Plan, identify, load_subject
+from guarded_moments.oracle.identify import (
+    Feature,
+    Flags,
+    FunctionSubject,
+    KernelError,
+    Plan,
+    Setting,
+    identify,
+    load_subject,
+)
 from guarded_moments.reference.errors import PlatformError
 
 HERE = "tests.oracle.identify.planted"
@@ -64,6 +74,38 @@ def test_a_kernel_gets_copies_of_its_own() -> None:
     first = subject.step(setting, inputs)
     assert torch.equal(inputs, before)
     assert torch.equal(first.nan_to_num(), subject.step(setting, inputs).nan_to_num())
+
+
+def test_options_that_a_kernel_offers_are_always_passed() -> None:
+    """Its own defaults, such as AdamW's weight decay, would otherwise act in steps that are to have none."""
+    seen: list[dict[str, object]] = []
+
+    def kernel(
+        p: Tensor,
+        g: Tensor,
+        m: Tensor,
+        v: Tensor,
+        step: float,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float = 0.01,
+        v_max: Tensor | None = None,
+        *,
+        maximize: bool = True,
+    ) -> tuple[Tensor, ...]:
+        seen.append({"weight_decay": weight_decay, "maximize": maximize, "v_max": v_max is not None})
+        return (p, m, v) if v_max is None else (p, m, v, v_max)
+
+    subject = FunctionSubject(kernel, "a kernel")
+    assert subject.features == set(Feature)
+    for setting in (Setting(), Setting(weight_decay=0.1), Setting(amsgrad=True, maximize=True)):
+        subject.step(setting, torch.ones(5, 3))
+    assert seen == [
+        {"weight_decay": 0.0, "maximize": False, "v_max": False},
+        {"weight_decay": 0.1, "maximize": False, "v_max": False},
+        {"weight_decay": 0.0, "maximize": True, "v_max": True},
+    ]
 
 
 def test_a_plan_with_nothing_to_look_at_is_refused() -> None:

@@ -124,6 +124,10 @@ FOREIGN: dict[str, bytes] = {
     "a header that is a list": (4).to_bytes(8, "little") + b"[1 ]",
     "a header that is text": (4).to_bytes(8, "little") + b'"ab"',
     "a header without end": (2**63).to_bytes(8, "little") + b"{}" * 20,
+    "a header without bottom": (10**5).to_bytes(8, "little") + b"[" * 10**5,
+    "a digest that is half a character": safetensors.torch.save(
+        {"a": torch.ones(3)}, {METADATA: '{"format_version":1,"sha256":"' + "\\ud800" * 64 + '"}'}
+    ),
     "a digest that is none": safetensors.torch.save(
         {"a": torch.ones(3)}, {METADATA: '{"format_version":1,"sha256":"' + "x" * 64 + '"}'}
     ),
@@ -196,6 +200,9 @@ INCONSISTENT: dict[str, Callable[[dict[str, Any]], object]] = {
     "a grid that is none": lambda d: d["tensors"][0].update(grids=[[0.0, -1.0], [0.0, 1.0]]),
     "a skeleton of another length": lambda d: d.update(skeleton_bytes=d["skeleton_bytes"] + 1),
     "a skeleton of no length": lambda d: d.update(skeleton_bytes=0),
+    "a key that names nothing": lambda d: d["tensors"][0].update(key=99),
+    "a stride that does not fit": lambda d: d["tensors"][0].update(stride=[3]),
+    "strides of another shape": lambda d: d["tensors"][0].update(stride=[1, 1]),
     "a kept tensor of one word": lambda d: d.update(kept=[["one"]]),
 }
 

@@ -12,9 +12,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-#: An inexact binary64 whose low 29 bits are these lies half way between two binary32 neighbours.
-_MIDPOINT = 0x10000000
-_BELOW_BINARY32 = 0x1FFFFFFF
+#: A binary64 has 29 bits below binary32.  Where they are a one and zeros it lies half way between two binary32
+#: neighbours; shifted to the top of an int32, by this factor, they are then the smallest one.
+_SHIFT = 1 << (32 - 29)
+_MIDPOINT = -(1 << 31)
 _SMALLEST_NORMAL = 2.0**-126
 
 
@@ -60,12 +61,14 @@ class TorchBinary32:
         first, second, addend = a.double(), b.double(), c.double()
         total = torch.addcmul(addend, first, second)  # the product is exact, so contracted or not is the same
         result = total.float()
-        # Whole-block minima first: comparing element by element costs more than the rest of this method.
-        off_midpoint = total.view(torch.int64).to(torch.int32).bitwise_and_(_BELOW_BINARY32).bitwise_xor_(_MIDPOINT)
-        magnitude = result.abs()
-        if total.numel() == 0 or (bool(off_midpoint.amin() != 0) and bool(magnitude.amin() > _SMALLEST_NORMAL)):
+        if total.numel() == 0:
             return result
-        suspicious = (off_midpoint == 0) | ((magnitude <= _SMALLEST_NORMAL) & (total != 0))
+        # Whole-block minima first: comparing element by element costs more than the rest of this method.
+        below = total.view(torch.int64).to(torch.int32).mul_(_SHIFT)
+        magnitude = result.abs()
+        if below.amin().item() != _MIDPOINT and magnitude.amin().item() > _SMALLEST_NORMAL:
+            return result
+        suspicious = (below == _MIDPOINT) | ((magnitude <= _SMALLEST_NORMAL) & (total != 0))
         if bool(suspicious.any()):
             where = torch.atleast_1d(suspicious).nonzero(as_tuple=True)
             a, b, c, d = (torch.atleast_1d(part.expand_as(total))[where] for part in (first, second, addend, total))

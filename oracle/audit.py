@@ -27,7 +27,8 @@ from guarded_moments.reference.checkpoint.guarded import (
     escape_reasons,
     scalars_of,
 )
-from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order, parameters_of
+from guarded_moments.reference.checkpoint.layouts import Place
+from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, Parameter, in_memory_order, parameters_of
 from guarded_moments.reference.errors import CheckpointError
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import GuardConstants, in_domain
@@ -115,7 +116,7 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
 
     Args:
         state: a read `.gmc` file.
-        native: the native optimizer state_dict.
+        native: the native checkpoint.
         progress: called with coordinates done and in all.
 
     Raises:
@@ -123,7 +124,7 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
         PlatformError: this process flushes subnormals.
     """
     require_subnormals()
-    parameters = {parameter.key: parameter for parameter in parameters_of(native)}
+    parameters = {(parameter.place, parameter.key): parameter for parameter in parameters_of(native)}
     _require_own(state, native, parameters)
     claims = [state.claim_for(tensor) for tensor in state.tensors]
     result = Audit(
@@ -136,27 +137,27 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
     done = sum(result.kept.values())
     for tensor in state.tensors:
         with one_torch_thread():
-            _audit_tensor(state, tensor, parameters[tensor.key], result)
+            _audit_tensor(state, tensor, parameters[tensor.place, tensor.key], result)
         done += tensor.numel
         if progress is not None:
             progress(done, state.coordinates)
     return result
 
 
-def _require_own(state: GuardedState, native: Mapping[str, Any], parameters: Mapping[int | str, Parameter]) -> None:
+def _require_own(
+    state: GuardedState, native: Mapping[str, Any], parameters: Mapping[tuple[Place, int | str], Parameter]
+) -> None:
     """Refuse a native checkpoint that differs in any bit from the one the file was made from.
 
     This also establishes that what `recover` will give back beside the moments (steps, param_groups, everything else)
     is what the claim was audited with.
     """
-    guarded = frozenset(
-        ("state", tensor.key, moment) for tensor in state.tensors for moment in ("exp_avg", "exp_avg_sq")
-    )
+    guarded = frozenset((*tensor.place, "state", tensor.key, moment) for tensor in state.tensors for moment in MOMENTS)
     difference = first_difference(dict(state.skeleton), dict(native), guarded)
     if difference is not None:
         raise CheckpointError(f"not the file's own native checkpoint: {difference} differs")
     for tensor in state.tensors:
-        parameter = parameters.get(tensor.key)
+        parameter = parameters.get((tensor.place, tensor.key))
         if parameter is None or (tensor.shape, tensor.stride) != (tuple(parameter.m.shape), parameter.m.stride()):
             raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} has another shape or layout")
         if tensor.next_step != parameter.next_step:

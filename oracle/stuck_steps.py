@@ -15,7 +15,7 @@ def stuck_steps(state: GuardedState) -> list[str]:
     """A line for each number at which guarded tensors are stuck."""
     stuck: Counter[float] = Counter()
     for tensor in state.tensors:
-        done = float(state.skeleton["state"][tensor.key]["step"])
+        done = float(state.entry_of(tensor)["step"])
         if done == tensor.next_step:
             stuck[done] += 1
     return [

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from guarded_moments.oracle.audit import Audit, Finding, audit, reasons_of
-from guarded_moments.oracle.cli.common import FILE, force_option, foreign_rates, out, percent, progress_bar
+from guarded_moments.oracle.cli.common import FILE, NUMBER, force_option, foreign_rates, out, percent, progress_bar
 from guarded_moments.oracle.platform import platform_certificate
 from guarded_moments.oracle.stuck_steps import stuck_steps
-from guarded_moments.reference.checkpoint import load_state_dict, read
-from guarded_moments.reference.checkpoint.file_format import check_output, replacing
+from guarded_moments.reference.checkpoint import load_checkpoint, read
+from guarded_moments.reference.checkpoint.file_format import bytes_beside, check_output, replacing
 from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of
 
@@ -25,12 +25,14 @@ from guarded_moments.reference.floats import hex_of
 @click.argument("compressed", type=FILE)
 @click.option("--native", type=FILE, required=True, help="The checkpoint that was compressed.")
 @click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same result as JSON.")
+@click.option("--lr", type=NUMBER, help="Audit the claim at this learning rate instead of the one in the file.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
 def command(
     compressed: Path,
     native: Path,
     json_file: Path | None,
+    lr: float | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
 ) -> int:
@@ -41,16 +43,17 @@ def command(
     """
     if json_file is not None:
         check_output(json_file, overwrite=force, inputs=(compressed, native))
-    state = read(compressed)
-    state_dict = load_state_dict(native)
+    state = read(compressed) if lr is None else read(compressed).at_rate(lr)
+    checkpoint = load_checkpoint(native)
     started = time.perf_counter()
     with progress_bar(f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors") as progress:
         try:
-            result = audit(state, state_dict, progress)
+            result = audit(state, checkpoint, progress)
         except GuardedMomentsError as error:
             raise type(error)(f"{native}: {error}") from None
     seconds = time.perf_counter() - started
-    bit_rate = 8 * compressed.stat().st_size / result.coordinates if result.coordinates else 0.0
+    size = compressed.stat().st_size - bytes_beside(compressed)
+    bit_rate = 8 * size / result.coordinates if result.coordinates else 0.0
     if json_file is not None:
         content = json.dumps(as_json(result, bit_rate), indent=1)
         with replacing(json_file, overwrite=force) as temporary:

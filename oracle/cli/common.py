@@ -99,9 +99,14 @@ def foreign_rates(state: GuardedState) -> list[str]:
     """A line for each learning rate of the claim that is not the checkpoint's own."""
     rates = set()
     for tensor in state.tensors:
-        own = float(state.group_of(tensor.key)["lr"])
+        group = state.group_of(tensor)
+        own = float(group["lr"])
         if own != tensor.lr:
-            rates.add(f"lr        {tensor.lr:g}, as given: the claim counts in it; the checkpoint's own is {own:g}")
+            source = "the schedule's initial_lr" if tensor.lr == group.get("initial_lr") else "as given"
+            trivial = ", at which every update is zero and any claim trivial" if own == 0 else ""
+            rates.add(
+                f"lr        {tensor.lr:g}, {source}: the claim counts in it; the checkpoint's own is {own:g}{trivial}"
+            )
     return sorted(rates)
 
 

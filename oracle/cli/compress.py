@@ -24,8 +24,8 @@ from guarded_moments.oracle.cli.common import (
     tolerance_option,
 )
 from guarded_moments.oracle.stuck_steps import stuck_steps
-from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict, write
-from guarded_moments.reference.checkpoint.file_format import check_output
+from guarded_moments.reference.checkpoint import GuardedState, compress, load_checkpoint, write
+from guarded_moments.reference.checkpoint.file_format import bytes_beside, check_output
 from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.errors import GuardedMomentsError
 
@@ -59,7 +59,10 @@ def command(
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Compress CHECKPOINT (optimizer.state_dict() of torch's Adam or AdamW, saved with torch.save) into OUTPUT.
+    """Compress CHECKPOINT (a file of torch.save with the state_dict of torch's Adam or AdamW in it) into OUTPUT.
+
+    The state_dict may be the whole file, or lie in a larger checkpoint beside weights and schedulers, as trainers save
+    it; there may be several.
 
     Both moments of every parameter are stored in 8 bits on logarithmic grids chosen per tensor.  A coordinate whose
     next update could then deviate by more than TAU learning rates for some gradient within G keeps its exact values,
@@ -68,12 +71,12 @@ def command(
     check_claim(tolerance, grad_bound)
     Horizon.parse(horizon)
     check_output(output, overwrite=force, inputs=(checkpoint,))  # before the work, not after
-    state_dict = load_state_dict(checkpoint)
+    native = load_checkpoint(checkpoint)
     started = time.perf_counter()
     with progress_bar("compressing") as progress:
         try:
             state = compress(
-                state_dict,
+                native,
                 tolerance=tolerance,
                 grad_bound=grad_bound,
                 guard=guard,
@@ -91,8 +94,12 @@ def command(
 
 
 def _summary(state: GuardedState, checkpoint: Path, output: Path, size: int, seconds: float) -> None:
-    console, coordinates = out(), state.coordinates
-    rate = f"{8 * size / coordinates:.2f} bits per coordinate (native 64), all overhead in" if coordinates else "-"
+    console, coordinates, beside = out(), state.coordinates, bytes_beside(output)
+    rate = (
+        f"{8 * (size - beside) / coordinates:.2f} bits per coordinate (native 64), all overhead in"
+        if coordinates
+        else "-"
+    )
     console.print(f"claim     {'; '.join(sorted({state.claim_for(t).sentence() for t in state.tensors})) or 'none'}")
     for line in (*foreign_rates(state), *stuck_steps(state)):
         console.print(line)
@@ -108,6 +115,8 @@ def _summary(state: GuardedState, checkpoint: Path, output: Path, size: int, sec
         kept[whole.because] += whole.numel
     for reason, count in kept.most_common():
         console.print(f"kept      {count:,} coordinates whole, not covered by the guard: {reason}")
+    if beside:
+        console.print(f"beside    {beside:,} bytes for what is no optimizer's state, bit for bit, not in the bit rate")
     console.print(f"time      {seconds:.2f} s, {1e9 * seconds / coordinates if coordinates else 0:.0f} ns a coordinate")
     console.print(f"written   {output}  {size:,} bytes, from {checkpoint.stat().st_size:,}")
 

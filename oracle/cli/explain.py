@@ -80,7 +80,7 @@ def command(
         if not 0 <= tensor < len(state.tensors):
             raise CheckpointError(f"{like}: has no guarded tensor {tensor}; it has {len(state.tensors)}")
         source = state.tensors[tensor]
-        base = Hyperparameters.from_param_group(state.group_of(source.key), source.where)
+        base = Hyperparameters.from_param_group(state.group_of(source), source.where)
         base = replace(base, lr=source.lr)
         codec, name, first = source.codec, source.implementation, source.next_step
     hyperparameters = replace(base, **given)  # type: ignore[arg-type]  # the four names above, all numbers

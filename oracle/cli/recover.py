@@ -18,9 +18,10 @@ from guarded_moments.reference.checkpoint.file_format import check_output, repla
 @click.argument("output", type=FILE)
 @force_option
 def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT001 - a flag on the command line
-    """Recover COMPRESSED (a .gmc file) into OUTPUT, a state_dict for optimizer.load_state_dict.
+    """Recover COMPRESSED (a .gmc file) into OUTPUT, a checkpoint of the same layout as the one compressed.
 
-    Everything but the guarded moments is bit-identical to the checkpoint that was compressed.
+    Everything but the guarded moments is bit-identical to the checkpoint that was compressed; of a bare state_dict,
+    optimizer.load_state_dict takes it.
     """
     check_output(output, overwrite=force, inputs=(compressed,))
     state = read(compressed)

@@ -1,14 +1,16 @@
-"""Checkpoints: reading an optimizer's state_dict, compressing it, and the `.gmc` file."""
+"""Checkpoints: reading one safely, finding the optimizers in it, compressing their states, and the `.gmc` file."""
 
 from guarded_moments.reference.checkpoint.file_format import read, write
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, compress, recover
-from guarded_moments.reference.checkpoint.optimizer_state import Parameter, load_state_dict, parameters_of
+from guarded_moments.reference.checkpoint.optimizer_state import Parameter, parameters_of
+from guarded_moments.reference.checkpoint.safe_loading import load_checkpoint, load_state_dict
 
 __all__ = [
     "GuardedState",
     "GuardedTensor",
     "Parameter",
     "compress",
+    "load_checkpoint",
     "load_state_dict",
     "parameters_of",
     "read",

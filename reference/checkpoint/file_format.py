@@ -3,7 +3,10 @@
     header metadata "guarded_moments"   JSON: format version, SHA-256, claim, and one entry per guarded tensor
     "<i>.m_codes", "<i>.v_codes"        uint8, (numel,)
     "<i>.escapes"                       float32, (escapes, 2)
-    "skeleton"                          uint8: zlib of torch.save of the state_dict without the guarded moments
+    "skeleton"                          uint8: zlib of torch.save of [[place, state_dict], ...], the optimizers' states
+                                        without the guarded moments, and where they lie in the checkpoint
+    "beside"                            uint8: zlib of torch.save of what else is in the checkpoint, such as weights;
+                                        absent where the checkpoint is a bare state_dict
 
 The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  Files are written to a
 temporary name beside their place and renamed, so that a reader sees either nothing or a whole file.
@@ -34,7 +37,8 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
-from guarded_moments.reference.checkpoint.optimizer_state import StateDict, is_dense
+from guarded_moments.reference.checkpoint.layouts import apart, entry_at, together
+from guarded_moments.reference.checkpoint.optimizer_state import is_dense
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.codecs.grids import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
@@ -43,6 +47,7 @@ from guarded_moments.reference.errors import CheckpointError, FormatError, Guard
 FORMAT_VERSION = 1
 _METADATA = "guarded_moments"
 _NO_DIGEST = "0" * 64
+_LARGE = 1 << 20  #: bytes above which a part of the skeleton is compressed fast rather than hard
 _HEADER_LENGTH = 8  #: bytes of a safetensors file's leading little-endian header size
 
 
@@ -142,9 +147,12 @@ def _umask() -> int:
 
 def to_bytes(state: GuardedState) -> bytes:
     """The file's content."""
-    pickled = _pickled(state.skeleton)
-    skeleton = zlib.compress(pickled, 9)
-    tensors = {"skeleton": torch.frombuffer(bytearray(skeleton), dtype=torch.uint8)}
+    beside, states = apart(state.skeleton)
+    parts: dict[str, object] = {"skeleton": [[list(place), state_dict] for place, state_dict in states]}
+    if beside is not None:
+        parts["beside"] = beside
+    pickled = {name: _pickled(part) for name, part in parts.items()}
+    tensors = {name: _packed(content) for name, content in pickled.items()}
     for index, tensor in enumerate(state.tensors):
         tensors[f"{index}.m_codes"] = tensor.m_codes
         tensors[f"{index}.v_codes"] = tensor.v_codes
@@ -155,7 +163,7 @@ def to_bytes(state: GuardedState) -> bytes:
         "tolerance": repr(state.tolerance.value),
         "gradient_bound": repr(state.gradient_bound.value),
         "horizon": "1",
-        "skeleton_bytes": len(pickled),
+        "pickled_bytes": {name: len(content) for name, content in pickled.items()},
         "tensors": [_describe(tensor) for tensor in state.tensors],
         "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
     }
@@ -166,19 +174,53 @@ def to_bytes(state: GuardedState) -> bytes:
     return blank[:place] + digest + blank[place + len(digest) :]
 
 
-def _pickled(skeleton: StateDict) -> bytes:
-    """The skeleton as `torch.save` writes it, once a safe load has been seen to read it again.
+def bytes_beside(path: Path) -> int:
+    """How many bytes of a `.gmc` file hold what lies beside the optimizers' states: weights, schedulers and the like.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+        FormatError: it is no `.gmc` file.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return file.get_slice("beside").get_shape()[0] if "beside" in file.keys() else 0  # noqa: SIM118 - no mapping
+    except (OSError, safetensors.SafetensorError) as error:
+        msg = f"{path}: cannot be read: {error}"
+        raise CheckpointError(msg) from None
+
+
+def _packed(content: bytes) -> Tensor:
+    """Compressed; hard where it is small, and fast where it is gigabytes of weights, which hardly shrink."""
+    level = 9 if len(content) < _LARGE else 1
+    return torch.frombuffer(bytearray(zlib.compress(content, level)), dtype=torch.uint8)
+
+
+def _unpacked(packed: Tensor, size: int, name: str) -> object:
+    """What `_pickled` and `_packed` made of it.
+
+    Raises:
+        FormatError: it has not the stated size.
+    """
+    content = zlib.decompressobj().decompress(packed.numpy().data, size)
+    if len(content) != size:
+        msg = f"its {name} has {len(content)} bytes, stated are {size}"
+        raise FormatError(msg)
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _pickled(part: object) -> bytes:
+    """A part of the skeleton as `torch.save` writes it, once a safe load has been seen to read it again.
 
     Raises:
         CheckpointError: it holds something that only unsafe loading could restore.
     """
     buffer = io.BytesIO()
     try:
-        torch.save(skeleton, buffer)
+        torch.save(part, buffer)
         torch.load(io.BytesIO(buffer.getvalue()), map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 - objects of any class may refuse in any way
         cause = " ".join(str(error).split())[:200]
-        msg = f"the state_dict holds more than tensors and plain values, and could not be read again safely ({cause})"
+        msg = f"the checkpoint holds more than tensors and plain values, and could not be read again safely ({cause})"
         raise CheckpointError(msg) from None
     return buffer.getvalue()
 
@@ -186,6 +228,7 @@ def _pickled(skeleton: StateDict) -> bytes:
 def _describe(tensor: GuardedTensor) -> dict[str, Any]:
     grids = (tensor.codec.m_grid, tensor.codec.v_grid)
     return {
+        "place": list(tensor.place),
         "key": tensor.key,
         "where": tensor.where,
         "shape": list(tensor.shape),
@@ -220,7 +263,15 @@ def from_bytes(content: bytes) -> GuardedState:
     try:
         tensors = safetensors.torch.load(content)
         return _assemble(description, tensors)
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, zlib.error, RuntimeError) as error:
+    except (
+        safetensors.SafetensorError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        zlib.error,
+        RuntimeError,
+    ) as error:
         msg = f"is inconsistent although its digest is right ({type(error).__name__}: {error})"
         raise FormatError(msg) from None
     except pickle.UnpicklingError:
@@ -262,16 +313,13 @@ def _check_digest(content: bytes, stated: str) -> None:
 
 
 def _assemble(description: dict[str, Any], tensors: dict[str, Tensor]) -> GuardedState:
-    size = int(description["skeleton_bytes"])
-    packed = bytes(tensors["skeleton"].numpy().data)
-    unpacked = zlib.decompressobj().decompress(packed, size)
-    if len(unpacked) != size:
-        msg = f"its skeleton has {len(unpacked)} bytes, stated are {size}"
-        raise FormatError(msg)
-    skeleton = torch.load(io.BytesIO(unpacked), map_location="cpu", weights_only=True)
+    sizes = description["pickled_bytes"]
+    parts: dict[str, Any] = {name: _unpacked(tensors[name], int(sizes[name]), name) for name in sizes}
+    states = [(tuple(place), state_dict) for place, state_dict in parts["skeleton"]]
+    skeleton = together(parts.get("beside"), states)
     for entry in description["tensors"]:
         shape, stride = tuple(entry["shape"]), tuple(entry["stride"])
-        if entry["key"] not in skeleton["state"] or not is_dense(shape, stride):
+        if not is_dense(shape, stride) or not isinstance(entry_at(skeleton, tuple(entry["place"]), entry["key"]), dict):
             msg = f"{entry['where']}: its key, shape or memory layout does not fit the rest of the file"
             raise FormatError(msg)
     return GuardedState(
@@ -299,6 +347,7 @@ def _tensor(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Gu
         msg = f"{entry['where']}: its codes and escapes do not fit its shape {tuple(entry['shape'])}"
         raise FormatError(msg)
     return GuardedTensor(
+        place=tuple(entry["place"]),
         key=entry["key"],
         where=entry["where"],
         shape=tuple(entry["shape"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,17 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.adam import Scalars
+from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of, with_own_states
 from guarded_moments.reference.checkpoint.optimizer_state import (
+    MOMENTS,
     Parameter,
     StateDict,
+    contents_of,
     in_memory_order,
-    parameters_of,
 )
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs.log8 import ESCAPE, Log8
-from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
+from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError, UnsupportedError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
@@ -54,6 +57,7 @@ class GuardedTensor:
     escapes: Tensor  #: float32, (escapes, 2): the native pairs, in order
     native_digest: str  #: of both native moments
     reasons: Mapping[str, int] = field(default_factory=dict)  #: escapes by reason; known only to the compressor
+    place: Place = ()  #: of the optimizer's state_dict in the checkpoint
 
     @property
     def numel(self) -> int:
@@ -85,13 +89,13 @@ class KeptTensor:
 
 @dataclass(frozen=True)
 class GuardedState:
-    """A compressed optimizer state: what a `.gmc` file holds."""
+    """A compressed checkpoint: what a `.gmc` file holds."""
 
     tolerance: Tolerance
     gradient_bound: GradientBound
     tensors: tuple[GuardedTensor, ...]
     kept: tuple[KeptTensor, ...]
-    skeleton: StateDict  #: the state_dict with the guarded moments replaced by None
+    skeleton: StateDict  #: the checkpoint with the guarded moments replaced by None
 
     @property
     def coordinates(self) -> int:
@@ -107,10 +111,17 @@ class GuardedState:
         """What is claimed about that tensor's coordinates."""
         return Claim(self.tolerance, self.gradient_bound, tensor.implementation)
 
-    def group_of(self, key: int | str) -> Mapping[str, Any]:
+    def at_rate(self, lr: float) -> GuardedState:
+        """The same codes under a claim that counts in another learning rate, to audit what it would mean there."""
+        return replace(self, tensors=tuple(replace(tensor, lr=lr) for tensor in self.tensors))
+
+    def entry_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
+        """What is kept of a parameter's entry in `state`."""
+        return entry_at(self.skeleton, tensor.place, tensor.key)
+
+    def group_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
         """The param_group that governs a parameter."""
-        groups: list[dict[str, Any]] = self.skeleton["param_groups"]
-        return next(group for group in groups if key in group["params"])
+        return group_of(self.skeleton, tensor.place, tensor.key)
 
 
 def digest_of(m: Tensor, v: Tensor) -> str:
@@ -122,7 +133,7 @@ def digest_of(m: Tensor, v: Tensor) -> str:
 
 
 def compress(
-    state_dict: Mapping[str, Any],
+    checkpoint: Mapping[str, Any],
     *,
     tolerance: float,
     grad_bound: float,
@@ -134,14 +145,16 @@ def compress(
     """Encode both moments of every parameter, and keep exactly every coordinate that the guard does not accept.
 
     Args:
-        state_dict: `optimizer.state_dict()` of `torch.optim.Adam` or `AdamW`.
+        checkpoint: `optimizer.state_dict()` of `torch.optim.Adam` or `AdamW`, or a dictionary that holds one or more of
+            them, at any depth, beside anything else that `torch.load(weights_only=True)` can read.
         tolerance: `tau`, in learning rates, positive and finite.
         grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.
         guard: `exact` searches the worst gradient of what the closed form rejects; `closed` does not, and so escapes
             more coordinates, a little faster.
         implementation: name of the op model of the run that will resume; by default the one this machine's CPU
             would use for each param_group.
-        lr: learning rate of the first update after recovery, where it differs from the checkpoint's.
+        lr: learning rate of the first update after recovery, where it differs from the checkpoint's.  By default
+            a group's own, or its `initial_lr` where a finished schedule left 0.
         progress: called with coordinates done and in all.
 
     Raises:
@@ -153,16 +166,16 @@ def compress(
     require_subnormals()
     tau, bound = Tolerance(tolerance), GradientBound(grad_bound)
     named = None if implementation is None else implementation_named(implementation)
-    parameters = parameters_of(state_dict)
+    parameters, foreign = contents_of(checkpoint)
     total, done = sum(p.numel for p in parameters), 0
-    skeleton = {**state_dict, "state": {key: copy.copy(entry) for key, entry in state_dict["state"].items()}}
-    tensors, kept = [], []
+    skeleton = with_own_states(checkpoint)
+    tensors = []
+    kept = [KeptTensor(other.key, other.where, other.numel, f"a state of {other.owner}") for other in foreign]
     for parameter in parameters:
         if parameter.kept_because is None:
             with one_torch_thread():
                 tensors.append(_compress_parameter(parameter, tau, bound, named, lr, exact=guard == "exact"))
-            skeleton["state"][parameter.key]["exp_avg"] = None
-            skeleton["state"][parameter.key]["exp_avg_sq"] = None
+            entry_at(skeleton, parameter.place, parameter.key).update(dict.fromkeys(MOMENTS))
         else:
             kept.append(KeptTensor(parameter.key, parameter.where, parameter.numel, parameter.kept_because))
         done += parameter.numel
@@ -170,6 +183,20 @@ def compress(
             progress(done, total)
     # A copy: a live optimizer steps its own tensors in place.
     return GuardedState(tau, bound, tuple(tensors), tuple(kept), copy.deepcopy(skeleton))
+
+
+def rate_of(parameter: Parameter) -> float:
+    """The learning rate that the tolerance counts in unless another is given: the group's own.
+
+    A finished schedule leaves 0, at which every claim is trivial; the `initial_lr` that the schedule started from then
+    takes its place, where the group has one.  It is 0 where there is none.
+    """
+    own = parameter.hyperparameters.lr
+    initial = parameter.param_group.get("initial_lr", 0.0)
+    if isinstance(initial, Tensor) and initial.numel() == 1:
+        initial = initial.item()
+    usable = isinstance(initial, (int, float)) and math.isfinite(initial) and initial > 0
+    return float(initial) if own == 0 and usable else own
 
 
 def constants_of(
@@ -203,7 +230,14 @@ def _compress_parameter(
     except GuardedMomentsError as error:
         raise type(error)(f"{parameter.where}: {error}") from None
     claim = Claim(tolerance, gradient_bound, implementation.name)
-    rate = parameter.hyperparameters.lr if lr is None else lr
+    rate = rate_of(parameter) if lr is None else lr
+    if rate == 0:
+        msg = (
+            f"{parameter.where}: lr is 0, as a finished schedule leaves it: the next update is zero whatever the state "
+            "holds, and every tolerance trivial; pass the learning rate of the run that will resume, --lr on the "
+            "command line"
+        )
+        raise CheckpointError(msg)
     constants = constants_of(parameter, claim, implementation, rate)
     m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
 
@@ -236,6 +270,7 @@ def _compress_parameter(
         escapes=torch.stack([m[escaped], v[escaped]], dim=1),
         native_digest=digest_of(parameter.m, parameter.v),
         reasons=escape_reasons(m[escaped], v[escaped]),
+        place=parameter.place,
     )
 
 
@@ -282,15 +317,15 @@ def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:
 
 
 def recover(state: GuardedState) -> StateDict:
-    """The state_dict that `optimizer.load_state_dict` takes: decoded moments, everything else bit for bit.
+    """The checkpoint again, as its optimizers take it: decoded moments, everything else bit for bit.
 
     Raises:
         UnsupportedError: a file of several versions ahead slipped through (an entry that is already filled).
     """
     recovered = copy.deepcopy(state.skeleton)
     for tensor in state.tensors:
-        entry = recovered["state"][tensor.key]
-        for name, flat in zip(("exp_avg", "exp_avg_sq"), tensor.decode(), strict=True):
+        entry = entry_at(recovered, tensor.place, tensor.key)
+        for name, flat in zip(MOMENTS, tensor.decode(), strict=True):
             if entry[name] is not None:
                 msg = f"{tensor.where}: {name} is stored twice"
                 raise UnsupportedError(msg)

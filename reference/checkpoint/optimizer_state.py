@@ -1,38 +1,36 @@
-"""An optimizer checkpoint, read safely and understood parameter by parameter.
+"""The optimizers' states of a checkpoint, understood parameter by parameter.
 
-Claimed: what is returned as `moments` are Adam's two moments of one parameter, of equal shape and layout, with the
-number of the next update and the hyperparameters of its group; everything that cannot be covered says why.  Trusted:
-`torch.load(weights_only=True)`, which executes nothing.
+Claimed: what is returned as `m` and `v` are Adam's two moments of one parameter, of equal shape and layout, with the
+number of the next update and the hyperparameters of its group; everything that cannot be covered says why.
 """
 
 from __future__ import annotations
 
-import pickle
-import warnings
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.checkpoint.foreign import owner_of_group, owner_of_state, what_tensor
+from guarded_moments.reference.checkpoint.layouts import Place, at, in_words, places_of
 from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 
 StateDict = dict[str, Any]
 
-#: Where trainers put an optimizer's state_dict inside a larger checkpoint.
-_WRAPPERS = ("optimizer", "optimizer_state_dict", "optimizer_states", "optim")
+#: The two moments by the names that torch gives them.
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter's entry of a state_dict."""
+    """One parameter's entry of an optimizer's state_dict."""
 
+    place: Place  #: of the optimizer's state_dict in the checkpoint
     key: int | str  #: its key in `state`
-    where: str  #: what to call it in messages: `state[3]` or `state[3] (blocks.0.weight)`
+    where: str  #: what to call it in messages: `state[3]`, `optimizer.state[3] (blocks.0.weight)`
     param_group: Mapping[str, Any]
     hyperparameters: Hyperparameters
     next_step: float  #: number of the first update after recovery
@@ -46,138 +44,138 @@ class Parameter:
         return self.m.numel()
 
 
-def load_state_dict(path: Path) -> StateDict:
-    """Read an optimizer state_dict from a file written by `torch.save`, without executing anything in it.
+@dataclass(frozen=True)
+class ForeignState:
+    """A parameter's entry in the state of an optimizer that is not Adam, which lies beside one that is."""
+
+    key: int | str
+    where: str
+    numel: int  #: elements of its largest tensor
+    owner: str  #: whose state it is
+
+
+def parameters_of(checkpoint: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters that have Adam moments, in the order of the optimizers and of their `state`.
+
+    Args:
+        checkpoint: `optimizer.state_dict()` of `torch.optim.Adam` or `AdamW`, or a dictionary that holds one or more.
 
     Raises:
-        CheckpointError: the file is missing, damaged, no checkpoint, or needs classes that would have to be executed.
-        UnsupportedError: the state_dict is inside a larger checkpoint.
-    """
-    try:
-        with path.open("rb") as file:
-            file.read(1)
-    except IsADirectoryError:
-        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
-        raise UnsupportedError(msg) from None
-    except FileNotFoundError:
-        msg = f"{path}: there is no such file"
-        raise CheckpointError(msg) from None
-    except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or error}"
-        raise CheckpointError(msg) from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about old pickles, which are read all the same
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        msg = f"{path}: {_why_not_loadable(path, error)}"
-        raise CheckpointError(msg) from None
-    except Exception as error:  # noqa: BLE001 - damage makes the unpickler fail in any way it likes
-        msg = f"{path}: is no checkpoint of torch.save, or is damaged ({_first_line(error)})"
-        raise CheckpointError(msg) from None
-    return _as_state_dict(loaded, path)
-
-
-def _why_not_loadable(path: Path, error: Exception) -> str:
-    """Name the classes that a safe load refuses, or say that the file is no checkpoint."""
-    if zipfile.is_zipfile(path):
-        try:
-            classes = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        except Exception:  # noqa: BLE001 - as above; then there is nothing to name
-            classes = []
-        if classes:
-            return (
-                f"holds objects that only unsafe loading could restore: {', '.join(sorted(classes))}; "
-                "save optimizer.state_dict() alone with torch.save"
-            )
-        return f"is no checkpoint of torch.save, or is damaged ({_first_line(error)})"
-    return "is no checkpoint of torch.save, or is damaged"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-
-
-def _as_state_dict(loaded: object, path: Path) -> StateDict:
-    if not isinstance(loaded, dict):
-        msg = f"{path}: holds a {type(loaded).__name__}, expected an optimizer's state_dict"
-        raise CheckpointError(msg)
-    if "state" in loaded and "param_groups" in loaded:
-        return loaded
-    inside = [key for key in _WRAPPERS if key in loaded]
-    if inside:
-        msg = (
-            f"{path}: the optimizer's state is inside a larger checkpoint, under {inside[0]!r}; this is not supported "
-            f"yet: save that part alone, torch.save(checkpoint[{inside[0]!r}], ...)"
-        )
-        raise UnsupportedError(msg)
-    keys = ", ".join(repr(key) for key in list(loaded)[:6])
-    msg = f"{path}: has no 'state' and 'param_groups', so it is no optimizer state_dict (found {keys or 'nothing'})"
-    raise CheckpointError(msg)
-
-
-def parameters_of(state_dict: Mapping[str, Any]) -> list[Parameter]:
-    """The parameters that have Adam moments, in the order of `state`.
-
-    Raises:
-        CheckpointError: the state is not Adam's, or inconsistent; the message names the parameter.
+        CheckpointError: no optimizer's state is Adam's, or one is inconsistent; the message names the parameter.
         UnsupportedError: an option or tensor class that this version does not handle.
     """
-    if not {"state", "param_groups"} <= state_dict.keys():
-        msg = "expected an optimizer's state_dict, a dictionary with 'state' and 'param_groups'"
+    return contents_of(checkpoint)[0]
+
+
+def contents_of(checkpoint: Mapping[str, Any]) -> tuple[list[Parameter], list[ForeignState]]:
+    """The parameters that have Adam moments, and the states of other optimizers that lie beside them.
+
+    Raises:
+        CheckpointError, UnsupportedError: as `parameters_of`.
+    """
+    places = places_of(checkpoint)
+    if not places:
+        msg = "expected an optimizer's state_dict, a dictionary with 'state' and 'param_groups', or one that holds some"
         raise CheckpointError(msg)
+    parameters: list[Parameter] = []
+    foreign: list[ForeignState] = []
+    refusals: list[_NotAdamError] = []
+    for place in places:
+        try:
+            parameters += _parameters_at(checkpoint, place)
+        except _NotAdamError as refusal:
+            refusals.append(refusal)
+            foreign += _foreign_at(checkpoint, place, refusal.owner)
+    if len(refusals) == len(places):
+        raise CheckpointError(str(refusals[0])) from None
+    return parameters, foreign
+
+
+class _NotAdamError(CheckpointError):
+    """No entry of this optimizer's state has both moments: it is another optimizer's."""
+
+    def __init__(self, text: str, owner: str) -> None:
+        super().__init__(text)
+        self.owner = owner
+
+
+def _parameters_at(checkpoint: Mapping[str, Any], place: Place) -> Iterator[Parameter]:
+    state_dict, prefix = at(checkpoint, place), in_words(place)
     state, groups = state_dict["state"], state_dict["param_groups"]
+    of = f"{prefix}: " if prefix else ""
     if not isinstance(state, dict) or not isinstance(groups, list) or not all(isinstance(g, dict) for g in groups):
-        msg = "'state' is not a dictionary or 'param_groups' not a list of dictionaries"
+        msg = f"{of}'state' is not a dictionary or 'param_groups' not a list of dictionaries"
         raise CheckpointError(msg)
+    some_moments = any(isinstance(entry, dict) and entry.keys() >= set(MOMENTS) for entry in state.values())
     for key, entry in state.items():
         if not isinstance(key, (int, str)):
-            msg = f"state has the key {key!r}, expected a number or a name"
+            msg = f"{of}state has the key {key!r}, expected a number or a name"
             raise CheckpointError(msg)
-        _require_moments(key, entry)
-    placed = _groups_by_key(groups)
-    hyperparameters = [Hyperparameters.from_param_group(g, f"param_groups[{i}]") for i, g in enumerate(groups)]
-    parameters = []
+        _require_moments(of, key, entry, some_moments=some_moments)
+    placed = _groups_by_key(groups, of)
+    hyperparameters = [_hyperparameters(group, f"{of}param_groups[{i}]", state) for i, group in enumerate(groups)]
+    prefix = f"{prefix}." if prefix else ""
     for key, entry in state.items():
         if key not in placed:
-            msg = f"state[{key!r}] belongs to no param_group"
+            msg = f"{prefix}state[{key!r}] belongs to no param_group"
             raise CheckpointError(msg)
         index, name = placed[key]
-        where = f"state[{key!r}]" + (f" ({name})" if name else "")
-        parameters.append(_parameter(key, where, entry, groups[index], hyperparameters[index]))
-    return parameters
+        where = f"{prefix}state[{key!r}]" + (f" ({name})" if name else "")
+        yield _parameter(place, key, where, entry, groups[index], hyperparameters[index])
 
 
-def _require_moments(key: object, entry: object) -> None:
+def _hyperparameters(group: dict[str, Any], where: str, state: Mapping[object, object]) -> Hyperparameters:
+    """The group's hyperparameters, or a refusal that names the optimizer where its keys tell."""
+    try:
+        return Hyperparameters.from_param_group(group, where)
+    except CheckpointError as error:
+        owner = owner_of_group(group)
+        if owner is None:
+            raise
+        text = f"{error}; it looks like a group of {owner}"
+        raise (CheckpointError(text) if state else _NotAdamError(text, owner)) from None
+
+
+def _foreign_at(checkpoint: Mapping[str, Any], place: Place, owner: str) -> Iterator[ForeignState]:
+    for key, entry in at(checkpoint, place)["state"].items():
+        tensors = [value for value in entry.values() if isinstance(value, Tensor)] if isinstance(entry, dict) else []
+        numel = max((tensor.numel() for tensor in tensors), default=0)
+        yield ForeignState(key, f"{in_words(place)}.state[{key!r}]", numel, owner)
+
+
+def _require_moments(of: str, key: object, entry: object, *, some_moments: bool) -> None:
     if not isinstance(entry, dict):
-        msg = f"state[{key!r}] is a {type(entry).__name__}, expected a dictionary"
+        msg = f"{of}state[{key!r}] is a {type(entry).__name__}, expected a dictionary"
         raise CheckpointError(msg)
-    for moment in ("exp_avg", "exp_avg_sq"):
+    for moment in MOMENTS:
         if moment not in entry:
             found = ", ".join(repr(k) for k in entry) or "nothing"
-            msg = f"parameter {key} has no {moment!r}: this is not a state of Adam or AdamW (found {found})"
-            raise CheckpointError(msg)
+            msg = f"{of}parameter {key} has no {moment!r}: this is not a state of Adam or AdamW (found {found})"
+            owner = owner_of_state(entry)
+            if owner is None or some_moments:
+                raise CheckpointError(msg)
+            raise _NotAdamError(f"{msg}; it looks like a state of {owner}", owner)
         value = entry[moment]
         if not isinstance(value, Tensor):
-            msg = f"parameter {key}: {moment} is a {type(value).__name__}, expected a tensor"
+            msg = f"{of}parameter {key}: {moment} is a {type(value).__name__}, expected a tensor"
             raise CheckpointError(msg)
         if type(value) is not Tensor or value.layout is not torch.strided or value.device.type != "cpu":
-            msg = f"parameter {key}: {moment} is a {type(value).__name__} ({value.layout}), which is not supported yet"
+            msg = f"{of}parameter {key}: {moment} is {what_tensor(value)}, which is not supported"
             raise UnsupportedError(msg)
 
 
-def _groups_by_key(groups: list[dict[str, Any]]) -> dict[object, tuple[int, str | None]]:
+def _groups_by_key(groups: list[dict[str, Any]], of: str) -> dict[object, tuple[int, str | None]]:
     """For each parameter key: its group's index, and its name where the group has `param_names`."""
     placed: dict[object, tuple[int, str | None]] = {}
     for index, group in enumerate(groups):
         keys = group.get("params")
         if not isinstance(keys, list):
-            msg = f"param_groups[{index}] has no list of 'params'"
+            msg = f"{of}param_groups[{index}] has no list of 'params'"
             raise CheckpointError(msg)
         names = group.get("param_names")
         for position, key in enumerate(keys):
             if not isinstance(key, (int, str)):
-                msg = f"param_groups[{index}] has the parameter {key!r}, expected a number or a name"
+                msg = f"{of}param_groups[{index}] has the parameter {key!r}, expected a number or a name"
                 raise CheckpointError(msg)
             name = names[position] if isinstance(names, list) and position < len(names) else None
             placed[key] = (index, None if name is None else str(name))
@@ -185,9 +183,14 @@ def _groups_by_key(groups: list[dict[str, Any]]) -> dict[object, tuple[int, str 
 
 
 def _parameter(
-    key: int | str, where: str, entry: dict[str, Any], group: dict[str, Any], hyperparameters: Hyperparameters
+    place: Place,
+    key: int | str,
+    where: str,
+    entry: dict[str, Any],
+    group: dict[str, Any],
+    hyperparameters: Hyperparameters,
 ) -> Parameter:
-    m, v = entry["exp_avg"], entry["exp_avg_sq"]
+    m, v = (entry[moment] for moment in MOMENTS)
     if m.shape != v.shape:
         msg = f"{where}: exp_avg has shape {tuple(m.shape)} but exp_avg_sq {tuple(v.shape)}"
         raise CheckpointError(msg)
@@ -195,6 +198,7 @@ def _parameter(
         msg = f"{where} has no 'step': the bias corrections of the next update are unknown"
         raise CheckpointError(msg)
     return Parameter(
+        place=place,
         key=key,
         where=where,
         param_group=group,

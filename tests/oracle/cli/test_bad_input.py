@@ -140,7 +140,7 @@ ARGUMENTS = {
     **{
         f"lr {value}": Bad(f"compress optimizer.pt out.gmc {CLAIM} --lr {value}", name, says)
         for value, name, says in (
-            ("0", "optimizer.pt: state[0]", "step size of -0.0"),
+            ("0", "optimizer.pt: state[0]", "the next update is zero whatever the state holds"),
             ("-1e-3", "optimizer.pt: state[0]", "lr -0.001"),
             ("nan", "optimizer.pt: state[0]", "lr nan"),
             ("inf", "optimizer.pt: state[0]", "lr inf"),
@@ -175,7 +175,7 @@ CHECKPOINTS = {
     "a list": Bad(COMPRESS, "bad.pt", "holds a list", saved([1])),
     "a tensor": Bad(COMPRESS, "bad.pt", "holds a Tensor", saved(torch.ones(3))),
     "weights": Bad(COMPRESS, "bad.pt", "has no 'state' and 'param_groups'", saved({"0.weight": torch.ones(3)})),
-    "a larger checkpoint": Bad(COMPRESS, "bad.pt", "under 'optimizer'", saved({"model": {}, "optimizer": {}})),
+    "a larger checkpoint": Bad(COMPRESS, "bad.pt", "found 'model', 'optimizer'", saved({"model": {}, "optimizer": {}})),
     "a class": Bad(COMPRESS, "bad.pt", "only unsafe loading could restore", saved({"state": Custom()})),
     "no groups": Bad(COMPRESS, "bad.pt", "not a list of dictionaries", saved({"state": {}, "param_groups": 3})),
     "SGD": Bad(COMPRESS, "bad.pt", "not a state of Adam or AdamW", of(torch.optim.SGD, momentum=0.9)),

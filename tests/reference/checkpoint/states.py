@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict
+from guarded_moments.reference.checkpoint.layouts import Place, entry_at
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -29,6 +30,13 @@ SAMPLES = (
     "fsdp2_full_optim",
     "hf_trainer_optimizer_3_of_28",
 )
+
+#: Samples that hold such a state beside other things, and where.
+LARGER_SAMPLES: dict[str, Place] = {
+    "model_optimizer_dict.pt": ("optimizer",),
+    "ddp_model_optimizer.pt": ("optimizer",),
+    "lightning_fp32.ckpt": ("optimizer_states", 0),
+}
 
 #: The trainer's schedule had ended: its stored learning rate is 0.
 LEARNING_RATE = {"hf_trainer_optimizer_3_of_28": 5e-5}
@@ -103,11 +111,12 @@ def _tensor_differences(a: Tensor, b: Tensor, where: str) -> list[str]:
 
 
 def without_moments(state_dict: Mapping[str, Any], state: GuardedState) -> dict[str, Any]:
-    """A copy of a state_dict with the guarded moments taken out."""
+    """A copy of a checkpoint with the guarded moments taken out."""
     left: dict[str, Any] = copy.deepcopy(dict(state_dict))
     for tensor in state.tensors:
-        left["state"][tensor.key].pop("exp_avg")
-        left["state"][tensor.key].pop("exp_avg_sq")
+        entry = entry_at(left, tensor.place, tensor.key)
+        entry.pop("exp_avg")
+        entry.pop("exp_avg_sq")
     return left
 
 

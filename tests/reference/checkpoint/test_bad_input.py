@@ -16,7 +16,7 @@ import torch
 from tests.reference.checkpoint.states import DATA, compressed, sample, state_of
 from torch import Tensor
 
-from guarded_moments.reference.checkpoint import compress, load_state_dict, parameters_of
+from guarded_moments.reference.checkpoint import compress, load_checkpoint, load_state_dict, parameters_of
 from guarded_moments.reference.errors import (
     CheckpointError,
     GuardedMomentsError,
@@ -104,8 +104,9 @@ def test_a_file_that_is_no_checkpoint(content: bytes, tmp_path: Path) -> None:
         ({}, "has no 'state' and 'param_groups'"),
         ({"state": {}}, "has no 'state' and 'param_groups'"),
         ({"weight": torch.ones(3)}, "found 'weight'"),
-        ({"model": {}, "optimizer": {}}, "under 'optimizer'"),
-        ({"optimizer_states": [{}]}, "under 'optimizer_states'"),
+        ({"model": {}, "optimizer": {}}, "there is no optimizer's state_dict (found 'model', 'optimizer')"),
+        ({"optimizer_states": [{}]}, "there is no optimizer's state_dict (found 'optimizer_states')"),
+        ({"optimizer": {"state": {0: 3}, "param_groups": []}}, "optimizer: state[0] is a int"),
         ({"state": [], "param_groups": []}, "'state' is not a dictionary"),
         ({"state": {}, "param_groups": {}}, "'state' is not a dictionary"),
         ({"state": {}, "param_groups": [3]}, "'state' is not a dictionary"),
@@ -117,7 +118,7 @@ def test_a_checkpoint_that_is_no_state_of_an_optimizer(content: object, said: st
     path = tmp_path / "optimizer.pt"
     torch.save(content, path)
     with pytest.raises(GuardedMomentsError) as caught:
-        parameters_of(load_state_dict(path))
+        parameters_of(load_checkpoint(path))
 
     assert said in one_line(caught.value)
 
@@ -181,7 +182,8 @@ def test_classes_that_a_safe_load_refuses_are_named(name: str, offender: str) ->
         assert "exp_avg is a DTensor" in said  # another test imported the class, which then loads
     else:
         assert "holds objects that only unsafe loading could restore" in said
-        assert "save optimizer.state_dict() alone" in said
+        todo = "full_state_dict=True" if offender == "DTensor" else "save optimizer.state_dict() alone"
+        assert todo in said
 
 
 class Trap:
@@ -240,15 +242,19 @@ def test_other_optimizers_are_refused_by_what_they_lack() -> None:
         (
             "SGD",
             "momentum",
-        ): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'momentum_buffer')",
+        ): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'momentum_buffer')"
+        "; it looks like a state of SGD with momentum, or Muon",
         ("RAdam",): said["RAdam",],
         ("NAdam",): said["NAdam",],
         ("Adamax",): "parameter 0 has no 'exp_avg_sq': this is not a state of Adam or AdamW"
-        " (found 'step', 'exp_avg', 'exp_inf')",
+        " (found 'step', 'exp_avg', 'exp_inf'); it looks like a state of Adamax",
         ("Adafactor",): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW"
-        " (found 'step', 'row_var', 'col_var')",
-        ("Adagrad",): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'step', 'sum')",
-        ("RMSprop",): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'step', 'square_avg')",
+        " (found 'step', 'row_var', 'col_var')"
+        "; it looks like a state of Adafactor (torch), which keeps rows and columns of the second moment",
+        ("Adagrad",): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'step', 'sum')"
+        "; it looks like a state of Adagrad",
+        ("RMSprop",): "parameter 0 has no 'exp_avg': this is not a state of Adam or AdamW (found 'step', 'square_avg')"
+        "; it looks like a state of RMSprop or Adadelta",
     }
     for name in ("SGD", "RAdam", "NAdam"):
         assert said[name,].startswith("param_groups[0] has no '")
@@ -315,7 +321,7 @@ BAD_STATES: dict[str, tuple[dict[str, Any], str]] = {
     "negative lr": (changed(ADAM, -1e-3, "param_groups", 0, "lr"), "param_groups[0]: lr is -0.001"),
     "NaN lr": (changed(ADAM, math.nan, "param_groups", 0, "lr"), "param_groups[0]: lr is nan"),
     "infinite lr": (changed(ADAM, math.inf, "param_groups", 0, "lr"), "param_groups[0]: lr is inf"),
-    "lr of zero": (changed(ADAM, 0.0, "param_groups", 0, "lr"), "state[0]: lr 0.0 gives a step size of"),
+    "lr of zero": (changed(ADAM, 0.0, "param_groups", 0, "lr"), "state[0]: lr is 0, as a finished schedule leaves it"),
     "lr that vanishes": (changed(ADAM, 1e-50, "param_groups", 0, "lr"), "state[0]: lr 1e-50 gives a step size of"),
     "lr of several": (changed(ADAM, torch.ones(2), "param_groups", 0, "lr"), "only one float32 is supported"),
     "lr in float64": (
@@ -386,7 +392,7 @@ def test_a_gradient_bound_above_the_overflow_limit() -> None:
 
 @pytest.mark.parametrize("lr", [0.0, -1e-3, math.nan, math.inf, 1e-50, 1e39])
 def test_a_learning_rate_that_counts_nothing(lr: float) -> None:
-    with pytest.raises(UnsupportedError, match=r"state\[0\]: lr .*pass the learning rate") as caught:
+    with pytest.raises(GuardedMomentsError, match=r"state\[0\]: lr .*pass the learning rate") as caught:
         compressed(ADAM, lr=lr)
     one_line(caught.value)
 

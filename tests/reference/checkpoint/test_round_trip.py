@@ -31,7 +31,7 @@ from torch import Tensor
 from guarded_moments.reference.checkpoint import GuardedState, compress, read, recover, write
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.guarded import digest_of
-from guarded_moments.reference.errors import PlatformError, UnsupportedError
+from guarded_moments.reference.errors import CheckpointError, PlatformError
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, capability_of_this_machine
 
 TOLERANCE = 0.01
@@ -105,15 +105,28 @@ def test_samples_are_guarded_and_kept_as_they_should_be() -> None:
     }
 
 
-def test_a_learning_rate_of_zero_is_refused_with_the_way_out() -> None:
-    name = "hf_trainer_optimizer_3_of_28"
-    with pytest.raises(UnsupportedError, match=r"state\[10\]: lr 0\.0 .*pass the learning rate") as caught:
-        compressed(sample(name))
+@pytest.mark.parametrize("initial", [None, 0.0, -1.0, math.nan, math.inf, "fast"])
+def test_a_learning_rate_of_zero_is_refused_with_the_way_out(initial: object) -> None:
+    native = sample("hf_trainer_optimizer_3_of_28")
+    for group in native["param_groups"]:
+        group["initial_lr"] = initial
+
+    with pytest.raises(CheckpointError, match=r"state\[10\]: lr is 0, .*pass the learning rate") as caught:
+        compressed(native)
     assert "\n" not in str(caught.value)
 
-    state = compressed(sample(name), lr=5e-5)
+    assert {tensor.lr for tensor in compressed(native, lr=1e-4).tensors} == {1e-4}
 
-    assert {tensor.lr for tensor in state.tensors} == {5e-5}
+
+@pytest.mark.parametrize("tensor", [False, True])
+def test_at_a_learning_rate_of_zero_the_claim_counts_in_the_initial_one(*, tensor: bool) -> None:
+    native = sample("hf_trainer_optimizer_3_of_28")
+    for group in native["param_groups"]:
+        group["initial_lr"] = torch.tensor(2.0**-14) if tensor else 2.0**-14
+
+    state = compressed(native)
+
+    assert {tensor.lr for tensor in state.tensors} == {2.0**-14}
     assert {group["lr"] for group in recover(state)["param_groups"]} == {0.0}, "the stored rate stays what it was"
 
 

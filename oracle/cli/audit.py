@@ -16,7 +16,8 @@ from guarded_moments.oracle.cli.common import FILE, NUMBER, force_option, foreig
 from guarded_moments.oracle.platform import platform_certificate
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import load_checkpoint, read
-from guarded_moments.reference.checkpoint.file_format import bytes_beside, check_output, replacing
+from guarded_moments.reference.checkpoint.file_format import bytes_beside
+from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of
 

@@ -25,7 +25,8 @@ from guarded_moments.oracle.cli.common import (
 )
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_checkpoint, write
-from guarded_moments.reference.checkpoint.file_format import bytes_beside, check_output
+from guarded_moments.reference.checkpoint.file_format import bytes_beside
+from guarded_moments.reference.checkpoint.writing import check_output
 from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.errors import GuardedMomentsError
 

@@ -13,7 +13,7 @@ from rich.progress import track
 from guarded_moments.oracle.cli.common import FILE, force_option
 from guarded_moments.oracle.crosscheck import ADAPTERS, SEED, NotMeasured, Report, adapters_named, markdown
 from guarded_moments.oracle.crosscheck.report import CrossCheck
-from guarded_moments.reference.checkpoint.file_format import replacing
+from guarded_moments.reference.checkpoint.writing import replacing
 
 
 @click.command("crosscheck")

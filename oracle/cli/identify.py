@@ -10,7 +10,7 @@ import click
 
 from guarded_moments.oracle.cli.common import FILE, force_option, out, progress_bar
 from guarded_moments.oracle.identify import COMPILED_PLAN, Flags, Plan, as_json, identify, in_words, load_subject
-from guarded_moments.reference.checkpoint.file_format import check_output, replacing
+from guarded_moments.reference.checkpoint.writing import check_output, replacing
 
 
 @click.command("identify")

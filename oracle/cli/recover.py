@@ -10,7 +10,7 @@ import torch
 
 from guarded_moments.oracle.cli.common import FILE, force_option, out
 from guarded_moments.reference.checkpoint import read, recover
-from guarded_moments.reference.checkpoint.file_format import check_output, replacing
+from guarded_moments.reference.checkpoint.writing import check_output, write_bytes
 
 
 @click.command("recover")
@@ -27,8 +27,7 @@ def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT00
     state = read(compressed)
     content = io.BytesIO()  # torch.save to a full disk fails in ways of its own
     torch.save(recover(state), content)
-    with replacing(output, overwrite=force) as temporary:
-        temporary.write_bytes(content.getbuffer())
+    write_bytes(output, content.getbuffer(), overwrite=force)
     out().print(
         f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
     )

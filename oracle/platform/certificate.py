@@ -20,7 +20,7 @@ from guarded_moments.oracle.platform.machine import Machine, this_machine
 from guarded_moments.oracle.platform.root import RootEvidence, spot_fingerprint
 from guarded_moments.oracle.platform.root_placement import Placement
 from guarded_moments.oracle.platform.root_sweep import Beyond, Sweep
-from guarded_moments.reference.checkpoint.file_format import replacing
+from guarded_moments.reference.checkpoint.writing import replacing
 from guarded_moments.reference.errors import PlatformError
 
 _VERSION = 1  #: of the file; another is not read

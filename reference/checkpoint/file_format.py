@@ -8,8 +8,8 @@
     "beside"                            uint8: zlib of torch.save of what else is in the checkpoint, such as weights;
                                         absent where the checkpoint is a bare state_dict
 
-The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  Files are written to a
-temporary name beside their place and renamed, so that a reader sees either nothing or a whole file.
+The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  How files are written: see
+`writing`; each is read back and compared before it takes its place.
 
 Claimed: `read` returns what `write` was given, or raises; a single changed bit anywhere is found.  Trusted:
 safetensors, zlib, SHA-256, and `torch.load(weights_only=True)` for the skeleton.
@@ -21,13 +21,9 @@ import hashlib
 import io
 import json
 import math
-import os
 import pickle
 import re
-import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +35,7 @@ from torch import Tensor
 from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
 from guarded_moments.reference.checkpoint.layouts import apart, entry_at, together
 from guarded_moments.reference.checkpoint.optimizer_state import is_dense
+from guarded_moments.reference.checkpoint.writing import write_bytes
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.codecs.grids import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
@@ -52,14 +49,14 @@ _HEADER_LENGTH = 8  #: bytes of a safetensors file's leading little-endian heade
 
 
 def write(state: GuardedState, path: Path, *, overwrite: bool = False) -> int:
-    """Write a `.gmc` file, whole or not at all, and return its size in bytes.
+    """Write a `.gmc` file, whole or not at all, read it back, and return its size in bytes.
 
     Raises:
-        CheckpointError: the file exists and `overwrite` is false, or cannot be written.
+        CheckpointError: the file exists and `overwrite` is false, cannot be written, or did not read back as written.
     """
     content = to_bytes(state)
-    with replacing(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(content)
+    from_bytes(content)
+    write_bytes(path, content, overwrite=overwrite)
     return len(content)
 
 
@@ -82,67 +79,6 @@ def read(path: Path) -> GuardedState:
         return from_bytes(content)
     except GuardedMomentsError as error:
         raise type(error)(f"{path}: {error}") from None
-
-
-@contextmanager
-def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Give a temporary path beside `path`, and rename it into place if the body succeeds; else leave nothing.
-
-    Raises:
-        CheckpointError: `path` exists and `overwrite` is false, or its folder cannot be written.
-    """
-    check_output(path, overwrite=overwrite)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".gmc-", suffix=".partial")
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror or error}"
-        raise CheckpointError(msg) from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror or error}"
-        raise CheckpointError(msg) from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def check_output(path: Path, *, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
-    """Refuse an output that would destroy something.
-
-    Args:
-        path: to be written.
-        overwrite: whether an existing regular file may be replaced.
-        inputs: files that are being read, which may not.
-
-    Raises:
-        CheckpointError: it is one of the inputs, exists, or is no regular file.
-    """
-    try:
-        if any(path.resolve() == source.resolve() for source in inputs):
-            msg = f"{path}: is read as input and would be replaced; nothing was written"
-            raise CheckpointError(msg)
-        if path.exists() and not path.is_file():
-            msg = f"{path}: exists and is no regular file; nothing was written"
-            raise CheckpointError(msg)
-        if path.exists() and not overwrite:
-            msg = f"{path}: exists already; nothing was written (--force replaces it)"
-            raise CheckpointError(msg)
-    except (OSError, RuntimeError) as error:  # a name too long, a loop of links
-        msg = f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}"
-        raise CheckpointError(msg) from None
-
-
-def _umask() -> int:
-    """The process's file mode mask; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def to_bytes(state: GuardedState) -> bytes:

@@ -16,7 +16,8 @@ import torch
 from tests.reference.checkpoint.states import compressed, differences, sample, state_of
 
 from guarded_moments.reference.checkpoint import GuardedState, file_format, read, recover, write
-from guarded_moments.reference.checkpoint.file_format import FORMAT_VERSION, from_bytes, replacing, to_bytes
+from guarded_moments.reference.checkpoint.file_format import FORMAT_VERSION, from_bytes, to_bytes
+from guarded_moments.reference.checkpoint.writing import replacing
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
 
 LENGTH = 8  # of the safetensors header's own length

@@ -1,16 +1,18 @@
-"""An Adam update, operation by operation: the one step, run in an arithmetic that writes down what it does.
+"""An Adam update or step, operation by operation: the one step, run in an arithmetic that writes down what it does.
 
-Claimed: the trace is of the same source as the reference, `adam.make_update`; values are those of `NumpyBinary32`.
+Claimed: the trace is of the same source as the reference, `adam.make_update` or `make_step`; values are those of
+`NumpyBinary32`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.adam import Scalars, StepOptions, StepResult, make_step, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.op_models import OpModel
 
@@ -24,9 +26,11 @@ class Operation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Traced:
-    value: Any  #: a 0-d float32 array
-    name: str
+class Traced:
+    """A binary32 scalar and what a trace calls it."""
+
+    value: Any  #: a 0-d float32 array, or the exact product of two in float64
+    name: str  #: `m`, `-m`, or `t3` for the result of the third operation
 
 
 @final
@@ -37,48 +41,48 @@ class _Tracing:
         self._op = NumpyBinary32()
         self.operations: list[Operation] = []
 
-    def named(self, name: str, value: float) -> _Traced:
-        return _Traced(np.asarray(np.float32(value)), name)
+    def named(self, name: str, value: float) -> Traced:
+        return Traced(np.asarray(np.float32(value)), name)
 
-    def constant(self, value: float) -> _Traced:
+    def constant(self, value: float) -> Traced:
         return self.named(f"{value:g}", value)
 
-    def _record(self, formula: str, value: Any) -> _Traced:  # noqa: ANN401 - NumPy's 0-d results are arrays or scalars
+    def _record(self, formula: str, value: Any) -> Traced:  # noqa: ANN401 - NumPy's 0-d results are arrays or scalars
         name = f"t{len(self.operations) + 1}"
         self.operations.append(Operation(name, formula, float(value)))
-        return _Traced(np.asarray(value), name)
+        return Traced(np.asarray(value), name)
 
-    def add(self, a: _Traced, b: _Traced) -> _Traced:
+    def add(self, a: Traced, b: Traced) -> Traced:
         return self._record(f"{a.name} + {b.name}", self._op.add(a.value, b.value))
 
-    def sub(self, a: _Traced, b: _Traced) -> _Traced:
+    def sub(self, a: Traced, b: Traced) -> Traced:
         return self._record(f"{a.name} - {b.name}", self._op.sub(a.value, b.value))
 
-    def mul(self, a: _Traced, b: _Traced) -> _Traced:
+    def mul(self, a: Traced, b: Traced) -> Traced:
         return self._record(f"{a.name} * {b.name}", self._op.mul(a.value, b.value))
 
-    def product(self, a: _Traced, b: _Traced) -> _Traced:
+    def product(self, a: Traced, b: Traced) -> Traced:
         return self._record(f"{a.name} * {b.name} exactly", self._op.product(a.value, b.value))
 
-    def div(self, a: _Traced, b: _Traced) -> _Traced:
+    def div(self, a: Traced, b: Traced) -> Traced:
         return self._record(f"{a.name} / {b.name}", self._op.div(a.value, b.value))
 
-    def fma(self, a: _Traced, b: _Traced, c: _Traced) -> _Traced:
+    def fma(self, a: Traced, b: Traced, c: Traced) -> Traced:
         return self._record(f"fma({a.name}, {b.name}, {c.name})", self._op.fma(a.value, b.value, c.value))
 
-    def sqrt(self, a: _Traced) -> _Traced:
+    def sqrt(self, a: Traced) -> Traced:
         return self._record(f"sqrt({a.name})", self._op.sqrt(a.value))
 
-    def platform_sqrt(self, a: _Traced) -> _Traced:
+    def platform_sqrt(self, a: Traced) -> Traced:
         return self._record(f"torch.sqrt({a.name})", self._op.platform_sqrt(a.value))
 
-    def negate(self, a: _Traced) -> _Traced:
-        return _Traced(self._op.negate(a.value), f"-{a.name}")
+    def negate(self, a: Traced) -> Traced:
+        return Traced(self._op.negate(a.value), f"-{a.name}")
 
-    def select_less(self, a: _Traced, b: _Traced, if_less: _Traced, otherwise: _Traced) -> _Traced:
+    def select_less(self, a: Traced, b: Traced, if_less: Traced, otherwise: Traced) -> Traced:
         return if_less if a.value < b.value else otherwise
 
-    def select_nan(self, a: _Traced, if_nan: _Traced, otherwise: _Traced) -> _Traced:
+    def select_nan(self, a: Traced, if_nan: Traced, otherwise: Traced) -> Traced:
         return if_nan if np.isnan(a.value) else otherwise
 
 
@@ -96,6 +100,27 @@ def trace_update(
         g: the gradient as it enters the moments, a binary32 value.
     """
     op = _Tracing()
-    constants = Scalars(*(op.named(name, value) for name, value in scalars._asdict().items()))
-    make_update(op, model, options)(op.named("m", m), op.named("v", v), op.named("g", g), constants)
+    make_update(op, model, options)(op.named("m", m), op.named("v", v), op.named("g", g), _constants(op, scalars))
     return op.operations
+
+
+def trace_step(
+    model: OpModel, options: StepOptions, scalars: Scalars[float], inputs: Mapping[str, float]
+) -> tuple[list[Operation], StepResult[Traced]]:
+    """The rounded operations of one whole step, in order, and its results under the names the operations gave them.
+
+    Args:
+        model: the op model.
+        options: per-tensor choices.
+        scalars: the kernel's constants.
+        inputs: binary32 values of `p`, `g`, `m`, `v` and `vmax`, which is read with amsgrad only.
+    """
+    op = _Tracing()
+    p, g, m, v, v_max = (op.named(name, inputs[name]) for name in ("p", "g", "m", "v", "vmax"))
+    with np.errstate(all="ignore"):
+        result = make_step(op, model, options)(p, g, m, v, v_max, _constants(op, scalars))
+    return op.operations, result
+
+
+def _constants(op: _Tracing, scalars: Scalars[float]) -> Scalars[Traced]:
+    return Scalars(*(op.named(name, value) for name, value in scalars._asdict().items()))

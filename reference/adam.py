@@ -74,7 +74,7 @@ class Scalars(NamedTuple, Generic[T]):
     beta2: T  #: f32(beta2)
     root: T  #: corrects the root of v': its divisor or factor, as the op model says
     eps: T  #: added to the corrected root, in units of the gradient (for `QUOTIENT`, over the step size)
-    step: T  #: f32(-lr / (1 - beta1**t)), in units of the parameter (unused for `QUOTIENT`)
+    step: T  #: -lr / (1 - beta1**t), rounded as `Constants` say, in units of the parameter (unused for `QUOTIENT`)
     w_minus_one: T  #: w - 1, exact where it is used
     one_minus_w: T  #: 1 - w, exact where it is used
     shrink: T  #: f32(1 - lr*wd), decoupled decay
@@ -131,13 +131,19 @@ def _make_first_moment(  # noqa: C901 - one branch a written form, chosen before
     return result
 
 
-def _make_second_moment(op: Arithmetic[T], model: OpModel, jit: Jit) -> Callable[..., T]:
+def _make_second_moment(  # noqa: C901 - one branch a written form, as above
+    op: Arithmetic[T], model: OpModel, jit: Jit
+) -> Callable[..., T]:
     add, mul, fma, negate = op.add, op.mul, op.fma, op.negate
 
     if model.second_moment is SecondMoment.SEPARATE:
 
         def second_moment(v: T, g: T, k: Scalars[T]) -> T:
             return add(mul(v, k.beta2), mul(mul(k.c, g), g))
+    elif model.second_moment is SecondMoment.SEPARATE_SQUARE:
+
+        def second_moment(v: T, g: T, k: Scalars[T]) -> T:
+            return add(mul(v, k.beta2), mul(k.c, mul(g, g)))
     elif model.second_moment is SecondMoment.FMA_PRODUCT:
 
         def second_moment(v: T, g: T, k: Scalars[T]) -> T:
@@ -207,6 +213,10 @@ def make_increment(op: Arithmetic[T], model: OpModel, jit: Jit = as_is) -> Calla
 
         def increment(m: T, root: T, k: Scalars[T]) -> T:
             return product(k.step, div(m, denominator(root, k)))
+    elif model.update is Update.DIVIDE_TWICE:
+
+        def increment(m: T, root: T, k: Scalars[T]) -> T:
+            return div(m, div(denominator(root, k), k.step))
     else:
 
         def increment(m: T, root: T, k: Scalars[T]) -> T:

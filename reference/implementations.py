@@ -166,22 +166,31 @@ def _cpu(capability: str, *, contracted: bool) -> tuple[Implementation, ...]:
     )
 
 
-def _compiled() -> Implementation:
+def _compiled() -> tuple[Implementation, ...]:
+    remark = "torch.compile of the step, torch 2.13.0 inductor on CPU (AVX512, AVX2 or neither), compared by the tests"
+
+    def implementation(name: str, second: SecondMoment, update: Update, constants: Constants) -> Implementation:
+        model = OpModel(
+            name=name,
+            interpolation=Interpolation.SEPARATE,
+            from_end=FromEnd.SUBTRACTED,
+            second_moment=second,
+            square_root=SquareRoot.CORRECT,
+            correction=Correction.DIVIDE,
+            update=update,
+            maximum=Maximum.TIE_SECOND,
+            l2_decay=L2Decay.SEPARATE,
+            decoupled_decay=DecoupledDecay.MULTIPLY,
+        )
+        return Implementation(name, (model,), Placement.NOWHERE, constants, Evidence.MEASURED, remark)
+
     name = "torch-2.13-cpu-avx2/compiled"
-    model = OpModel(
-        name=name,
-        interpolation=Interpolation.SEPARATE,
-        from_end=FromEnd.SUBTRACTED,
-        second_moment=SecondMoment.FMA_SQUARE,
-        square_root=SquareRoot.CORRECT,
-        correction=Correction.DIVIDE,
-        update=Update.QUOTIENT,
-        maximum=Maximum.TIE_SECOND,
-        l2_decay=L2Decay.SEPARATE,
-        decoupled_decay=DecoupledDecay.MULTIPLY,
+    return (
+        implementation(name, SecondMoment.FMA_SQUARE, Update.QUOTIENT, Constants.COMPILED),
+        implementation(
+            f"{name}-foreach", SecondMoment.SEPARATE_SQUARE, Update.DIVIDE_TWICE, Constants.COMPILED_FOREACH
+        ),
     )
-    remark = "torch.compile of the step, torch 2.13.0 inductor on CPU with AVX2 or AVX512, compared by the tests"
-    return Implementation(name, (model,), Placement.NOWHERE, Constants.COMPILED, Evidence.MEASURED, remark)
 
 
 def _cuda() -> tuple[Implementation, ...]:
@@ -245,6 +254,14 @@ def _cuda() -> tuple[Implementation, ...]:
             "torch/optim/adam.py of 2.13.0; never run",
         ),
         Implementation(
+            "torch-2.14-cuda/capturable-foreach",
+            (unfused("capturable-foreach", Correction.DIVIDE, Update.DIVIDE_TWICE),),
+            uniform,
+            Constants.CAPTURABLE_FOREACH,
+            Evidence.SOURCE,
+            "torch/optim/adam.py of 2.13.0; never run",
+        ),
+        Implementation(
             older,
             (fused(f"{older}/fused decay", L2Decay.FMA), fused(f"{older}/separate decay", L2Decay.SEPARATE)),
             Placement.FIRST_SLOT,
@@ -263,7 +280,7 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = MappingProxyType(
         for implementation in (
             *_cpu("avx2", contracted=True),
             *_cpu("default", contracted=False),
-            _compiled(),
+            *_compiled(),
             *_cuda(),
         )
     }

@@ -31,15 +31,16 @@ class SecondMoment(Enum):
     """How `beta2*v + c*g*g` is rounded."""
 
     SEPARATE = "v*beta2 + (c*g)*g"  #: four roundings: builds without contraction
+    SEPARATE_SQUARE = "v*beta2 + c*(g*g)"  #: four roundings, otherwise associated: compiled foreach
     FMA_PRODUCT = "fma(c*g, g, v*beta2)"  #: GCC's AVX2 build, vector body and scalar tail of the unfused kernels
     FMA_DECAY = "fma(v, beta2, (c*g)*g)"  #: the scalar tail of GCC's AVX2 fused kernel
-    FMA_SQUARE = "fma(c, g*g, v*beta2)"  #: CUDA single and foreach, compiled CPU; g*g overflows first
+    FMA_SQUARE = "fma(c, g*g, v*beta2)"  #: CUDA single and foreach, compiled single; g*g overflows first
     FMA_TWICE = "fma(beta2, v, fma(-beta2, g*g, g*g))"  #: CUDA fused
 
     @property
     def squares_first(self) -> bool:
         """Whether `g*g` is formed before it is scaled, so that it overflows for `|g|` above 1.8447e19."""
-        return self in {SecondMoment.FMA_SQUARE, SecondMoment.FMA_TWICE}
+        return self in {SecondMoment.SEPARATE_SQUARE, SecondMoment.FMA_SQUARE, SecondMoment.FMA_TWICE}
 
 
 class SquareRoot(Enum):
@@ -61,7 +62,8 @@ class Update(Enum):
 
     MULTIPLY_THEN_DIVIDE = "p + (step*m)/den"
     DIVIDE_THEN_MULTIPLY = "fma(step, m/den, p)"  #: CUDA single and foreach: the update is never rounded by itself
-    QUOTIENT = "p + m/den"  #: capturable and compiled: the step size is inside the denominator's constants
+    QUOTIENT = "p + m/den"  #: capturable and compiled single: the step size is inside the denominator's constants
+    DIVIDE_TWICE = "p + m/(den/step)"  #: capturable and compiled foreach
 
 
 class Maximum(Enum):

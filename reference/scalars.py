@@ -18,7 +18,7 @@ import torch
 
 from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.cuda_powf import cuda_powf
-from guarded_moments.reference.errors import PlatformError
+from guarded_moments.reference.errors import PlatformError, UnsupportedError
 from guarded_moments.reference.floats import round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.op_models import Correction
@@ -33,8 +33,10 @@ class Constants(Enum):
 
     HOST = "Python doubles, each rounded once; binary32 where lr or the betas are tensors"
     DEVICE = "binary32 on the device from binary32 hyperparameters: CUDA fused"
-    CAPTURABLE = "0-d binary32 tensors, the step size inside the denominator: capturable on CUDA"
-    COMPILED = "as capturable, with the C library's powf: torch.compile on CPU"
+    CAPTURABLE = "0-d binary32 tensors, the step size inside the denominator: capturable single on CUDA"
+    CAPTURABLE_FOREACH = "0-d binary32 tensors, the step size divides the denominator: capturable foreach on CUDA"
+    COMPILED = "as capturable single, with the C library's powf: torch.compile of single on CPU"
+    COMPILED_FOREACH = "as capturable foreach, with the C library's powf: torch.compile of foreach on CPU"
 
 
 def kernel_scalars(
@@ -50,14 +52,18 @@ def kernel_scalars(
         step: the number of the update, 1 for the first; finite.
         constants: how the path forms them.
         correction: whether the kernel divides by `root` or multiplies with its reciprocal.
+
+    Raises:
+        UnsupportedError: betas as tensors in a capturable or compiled foreach step, whose op sequence is another.
     """
     if constants is Constants.HOST:
         return _by_host(hyperparameters, step, correction)
     if constants is Constants.DEVICE:
         scalars = _by_device(hyperparameters, step)
     else:
-        power = cuda_powf if constants is Constants.CAPTURABLE else c_library_powf
-        scalars = _by_tensors(hyperparameters, step, power)
+        power = cuda_powf if constants in {Constants.CAPTURABLE, Constants.CAPTURABLE_FOREACH} else c_library_powf
+        foreach = constants in {Constants.CAPTURABLE_FOREACH, Constants.COMPILED_FOREACH}
+        scalars = (_by_lists_of_tensors if foreach else _by_tensors)(hyperparameters, step, power)
     if correction is Correction.MULTIPLY and scalars.root:
         scalars = scalars._replace(root=round_to_binary32(1 / scalars.root))
     return scalars
@@ -107,9 +113,6 @@ def _by_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scalars[float
         bias_correction1 = one - np.float32(power(round_to_binary32(h.beta1), step))
         bias_correction2 = one - np.float32(power(round_to_binary32(h.beta2), step))
         step_size = lr / bias_correction1 if h.lr_is_tensor else one / bias_correction1 * lr
-        shrink: Number = 1 - h.lr * h.weight_decay
-        if h.lr_is_tensor:
-            shrink = 1 - torch.tensor(h.lr, dtype=torch.float32) * h.weight_decay
         return _assemble(
             h,
             w=1 - (round_to_binary32(h.beta1) if h.betas_are_tensors else h.beta1),
@@ -117,8 +120,34 @@ def _by_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scalars[float
             root=float(np.sqrt(bias_correction2) * -step_size),
             eps=float(one / -step_size * np.float32(h.eps)),
             step=float(-step_size),
-            shrink=shrink,
+            shrink=_shrink(h),
         )
+
+
+def _by_lists_of_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scalars[float]:
+    """The capturable branch of `_multi_tensor_adam`: no list of tensors is ever subtracted from a number."""
+    if h.betas_are_tensors:
+        msg = "betas as tensors are not supported for a capturable or compiled foreach step: its op sequence is another"
+        raise UnsupportedError(msg)
+    with np.errstate(all="ignore"):
+        one, lr = np.float32(1), np.float32(round_to_binary32(h.lr))
+        minus_bias_correction1 = np.float32(power(round_to_binary32(h.beta1), step)) - one
+        bias_correction2 = -(np.float32(power(round_to_binary32(h.beta2), step)) - one)
+        return _assemble(
+            h,
+            w=1 - h.beta1,
+            c=1 - h.beta2,
+            root=float(np.sqrt(bias_correction2)),
+            eps=h.eps,
+            step=float(one / (minus_bias_correction1 / lr)),
+            shrink=_shrink(h),
+        )
+
+
+def _shrink(h: Hyperparameters) -> Number:
+    """What decoupled decay multiplies with; in binary32 from the product on where lr is a tensor."""
+    lr: Number = torch.tensor(h.lr, dtype=torch.float32) if h.lr_is_tensor else h.lr
+    return 1 - lr * h.weight_decay
 
 
 def _assemble(

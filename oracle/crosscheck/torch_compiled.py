@@ -10,7 +10,8 @@ from typing import Any, final
 
 import torch
 
-from guarded_moments.oracle.crosscheck.adapter import Adapter, After, imported
+from guarded_moments.oracle.compiled_step import compiled_step
+from guarded_moments.oracle.crosscheck.adapter import Adapter, After
 from guarded_moments.oracle.crosscheck.states import State
 from guarded_moments.oracle.crosscheck.torch_adam import make
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -41,7 +42,7 @@ class TorchCompiled(Adapter):
                 "exp_avg_sq": torch.zeros_like(state.v),
             }
             optimizer.state[parameter] = held
-            self._kept[key] = parameter, held, torch.compile(optimizer.step)
+            self._kept[key] = parameter, held, compiled_step(optimizer.step)
         parameter, held, run = self._kept[key]
         with torch.no_grad():
             parameter.zero_()
@@ -49,7 +50,5 @@ class TorchCompiled(Adapter):
         held["step"].fill_(state.number - 1)
         held["exp_avg"].copy_(state.m)
         held["exp_avg_sq"].copy_(state.v)
-        # Past dynamo's limit of recompilations it would quietly run the uncompiled step.
-        with imported("torch._dynamo").config.patch(fail_on_recompile_limit_hit=True):
-            run()
+        run()
         return After(state.m, state.v, parameter.detach().clone(), held["exp_avg"].clone(), held["exp_avg_sq"].clone())

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +17,8 @@ from guarded_moments.oracle.identify.experiment import Record
 from guarded_moments.oracle.identify.separate import agree, ulps
 from guarded_moments.oracle.identify.setting import Setting
 from guarded_moments.oracle.identify.subject import INPUTS
-from guarded_moments.oracle.tracing import Operation, _Traced, _Tracing
-from guarded_moments.reference.adam import Scalars, make_step
+from guarded_moments.oracle.tracing import Operation, trace_step
+from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.op_models import OpModel
 
 #: The best candidate for each quantity examined; those of the plain step are always among them.
@@ -137,18 +136,15 @@ def _scalars(closest: Closest, setting: Setting) -> Scalars[float]:
 
 def _trace(quantity: Quantity, closest: Closest, record: Record, index: int) -> tuple[tuple[Operation, ...], str]:
     """The operations of a step up to the quantity's, and that operation's formula."""
-    op = _Tracing()
-    scalars = _scalars(closest, record.setting)
-    constants: Scalars[_Traced] = Scalars(*(op.named(name, value) for name, value in scalars._asdict().items()))
-    p, g, m, v, v_max = (
-        op.named(name, value) for name, value in zip(INPUTS, record.inputs[:, index].tolist(), strict=True)
+    operations, result = trace_step(
+        closest_model(closest),
+        closest[quantity].options(record.setting),
+        _scalars(closest, record.setting),
+        dict(zip(INPUTS, record.inputs[:, index].tolist(), strict=True)),
     )
-    with np.errstate(all="ignore"):
-        options = closest[quantity].options(record.setting)
-        result = make_step(op, closest_model(closest), options)(p, g, m, v, v_max, constants)
-    last = (result.p, result.m, result.v, result.v_max)[quantity.row].name
-    names = [operation.name for operation in op.operations]
+    last = result[quantity.row].name
+    names = [operation.name for operation in operations]
     if last not in names:  # a value that was only chosen, such as the largest second moment
-        return tuple(op.operations), last
+        return tuple(operations), last
     until = names.index(last) + 1
-    return tuple(op.operations[:until]), op.operations[until - 1].formula
+    return tuple(operations[:until]), operations[until - 1].formula

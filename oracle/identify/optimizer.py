@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.compiled_step import compiled_step
 from guarded_moments.oracle.identify.setting import Feature, Setting
 from guarded_moments.oracle.identify.subject import KernelError, raised
 
@@ -132,20 +133,8 @@ class OptimizerSubject:
         optimizer.state[parameter] = state | {name: torch.zeros_like(parameter.detach()) for name in names}
         step: Callable[[], Any] = optimizer.step
         if self._flags.compiled:
-            step = _compiled(step)
+            torch._dynamo.reset()  # noqa: SLF001 - documented; it would stop compiling `step` after eight optimizers
+            step = compiled_step(step)
         made_here = _Made(parameter, torch.zeros_like(parameter.detach()), optimizer, optimizer.state[parameter], step)
         self._made = key, made_here
         return made_here
-
-
-def _compiled(step: Callable[[], Any]) -> Callable[[], Any]:
-    """The step by `torch.compile`, which must not fall back to the step itself: that has other bits."""
-    dynamo = torch._dynamo  # noqa: SLF001 - its documented interface
-    dynamo.reset()  # it would stop compiling this function after eight optimizers
-    compiled = torch.compile(step)
-
-    def run() -> None:
-        with dynamo.config.patch(fail_on_recompile_limit_hit=True):
-            compiled()
-
-    return run

@@ -31,8 +31,9 @@ def in_words(found: Identification) -> list[str]:
 def _verdict(found: Identification) -> Iterator[str]:
     yield f"kernel      {found.kernel}, on {found.platform}"
     if found.named:
-        for implementation, rule in found.named:
-            yield f"IDENTIFIED  {implementation.name}, constants {rule}  [{implementation.evidence.value}]"
+        for known in dict.fromkeys(implementation for implementation, _ in found.named):
+            rules = " or ".join(str(rule) for implementation, rule in found.named if implementation is known)
+            yield f"IDENTIFIED  {known.name}, constants {rules}  [{known.evidence.value}]"
         yield from (f"constants   {text}" for text in dict.fromkeys(rule.constants.value for _, rule in found.named))
         names = {implementation.name for implementation, _ in found.named}
         if len(names) > 1:

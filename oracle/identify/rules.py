@@ -50,16 +50,20 @@ class Rule:
         )
 
 
-_TAKEN: dict[Constants, tuple[Given, ...]] = {
-    Constants.HOST: tuple(Given),
-    Constants.DEVICE: (Given.NUMBER,),  # it rounds everything first anyway
-    Constants.CAPTURABLE: (Given.NUMBER, Given.TENSOR),
-    Constants.COMPILED: (Given.NUMBER, Given.TENSOR),
+_NUMBER, _EITHER = (Given.NUMBER,), (Given.NUMBER, Given.TENSOR)
+#: How lr and how the betas may be given.
+_TAKEN: dict[Constants, tuple[tuple[Given, ...], tuple[Given, ...]]] = {
+    Constants.HOST: (tuple(Given), tuple(Given)),
+    Constants.DEVICE: (_NUMBER, _NUMBER),  # it rounds everything first anyway
+    Constants.CAPTURABLE: (_EITHER, _EITHER),
+    Constants.CAPTURABLE_FOREACH: (_EITHER, _NUMBER),  # whose step is another with betas as tensors
+    Constants.COMPILED: (_EITHER, _EITHER),
+    Constants.COMPILED_FOREACH: (_EITHER, _NUMBER),
 }
 #: Every rule, those with plain numbers first.
 RULES = tuple(
     sorted(
-        (Rule(constants, lr, betas) for constants, taken in _TAKEN.items() for lr, betas in product(taken, taken)),
+        (Rule(constants, lr, betas) for constants, taken in _TAKEN.items() for lr, betas in product(*taken)),
         key=lambda rule: (rule.lr is not Given.NUMBER) + (rule.betas is not Given.NUMBER),
     )
 )

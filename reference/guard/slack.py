@@ -77,6 +77,9 @@ def rounding_slack(
     growth = (1 + kappa / 2 + kappa**2 / 2) * (1 + root_error) * (1 + u) ** 2
     denominator_floor = (1 + root_error) * (1 + u) ** 2 * square_root_up(v_floor) / b + (2 + u) * n
     rho = growth - 1 + denominator_floor / eps  # relative error of the denominator
+    divides_twice = model.update is Update.DIVIDE_TWICE
+    if divides_twice:
+        rho += (1 + rho) * u + n * a / eps  # of its quotient by the step size, which is at least eps/a
     if rho >= 1:
         return None
     amplification = 1 / (1 - rho)
@@ -85,7 +88,8 @@ def rounding_slack(
         interpolation, interpolation_floor = u + u**2, n
     else:
         interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
-    quotient = 2 * u + u**2  # the product with the step size and the division, in either order, or fewer
+    # The product with the step size and the division, in either order, or fewer; or the last of two divisions.
+    quotient = u if divides_twice else 2 * u + u**2
     multiplies_first = model.update is Update.MULTIPLY_THEN_DIVIDE
     of_moment = (u + rho + quotient * (1 + u)) * amplification
     of_gradient = (1 + quotient) * interpolation * amplification
@@ -116,7 +120,10 @@ def _largest_gradient(
     moment, second = Fraction(LARGEST_MOMENT), Fraction(LARGEST_SECOND_MOMENT)
 
     second_moment_room = ((largest - v_floor - 1) / (1 + kappa) - beta2 * second) / c
-    if second_moment_room <= 0 or (1 + u) * (1 + root_error) * square_root_up(largest) / b + n + eps > largest:
+    denominator = (1 + u) * (1 + root_error) * square_root_up(largest) / b + n + eps
+    if model.update is Update.DIVIDE_TWICE:
+        denominator = max(denominator, (1 + u) * denominator / a)
+    if second_moment_room <= 0 or denominator > largest:
         return Fraction(-1)
     by_second_moment = square_root_down(second_moment_room)
     by_first_moment = (largest - n) / (1 + u) ** 2 - moment

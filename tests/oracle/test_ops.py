@@ -31,9 +31,11 @@ BY_HAND: Mapping[str, RoundingCounts] = MappingProxyType(
         "torch-2.13-cpu-default/foreach": RoundingCounts(3, 4, 7, 12),
         "torch-2.13-cpu-default/fused": RoundingCounts(3, 4, 7, 12),
         "torch-2.13-cpu-avx2/compiled": RoundingCounts(3, 3, 6, 10),
+        "torch-2.13-cpu-avx2/compiled-foreach": RoundingCounts(3, 4, 7, 12),
         "torch-2.14-cuda/single": RoundingCounts(2, 3, 6, 9),
         "torch-2.14-cuda/foreach": RoundingCounts(2, 3, 6, 9),
         "torch-2.14-cuda/capturable": RoundingCounts(2, 3, 6, 9),
+        "torch-2.14-cuda/capturable-foreach": RoundingCounts(2, 3, 6, 10),
         "torch-2.14-cuda-sm75-sm90/fused": RoundingCounts(2, 3, 6, 10),
         "torch-2.14-cuda-sm100-sm120/fused": RoundingCounts(2, 3, 6, 10),
     }

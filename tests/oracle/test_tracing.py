@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from tests.strategies import SPECIAL_BITS, floats_of, wild
+from tests.reference.against_torch import INPUTS, NUMPY, step_of
+from tests.strategies import SPECIAL_BITS, floats_of, wild, wild_states
 
-from guarded_moments.oracle.tracing import Operation, trace_update
+from guarded_moments.oracle.tracing import Operation, trace_step, trace_update
 from guarded_moments.reference.adam import Scalars, StepOptions, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.floats import hex_of
@@ -52,6 +53,26 @@ def test_a_trace_ends_with_the_update_of_the_reference(
                 f"the trace ends with {last.result.hex()}, the reference gives {state[3].hex()}"
             )
         compared["traces against NumpyBinary32"] += len(m)
+
+
+@pytest.mark.parametrize("name", sorted(IMPLEMENTATIONS))
+def test_the_trace_of_a_step_has_the_results_of_the_reference(name: str, rng: np.random.Generator) -> None:
+    """Under the names of the operations that gave them, whichever these were."""
+    hyperparameters = replace(HYPERPARAMETERS, amsgrad=True, maximize=True, weight_decay=0.1)
+    scalars = IMPLEMENTATIONS[name].scalars(hyperparameters, 12.0)
+    states = wild_states(STATES, rng)
+    for model in IMPLEMENTATIONS[name].models:
+        expected = step_of(NUMPY, model, hyperparameters.options, scalars, states)
+        for state, after in zip(states.t().tolist(), expected.t().tolist(), strict=True):
+            operations, result = trace_step(
+                model, hyperparameters.options, scalars, dict(zip(INPUTS, state, strict=True))
+            )
+            assert [binary64(float(traced.value)) for traced in result] == [binary64(value) for value in after]
+            by_name = {operation.name: operation.result for operation in operations}
+            assert result.p.name == operations[-1].name
+            assert {binary64(by_name[traced.name]) for traced in (result.p, result.m, result.v)} == {
+                binary64(float(traced.value)) for traced in (result.p, result.m, result.v)
+            }
 
 
 def rounded(value: Fraction) -> np.float32:

@@ -15,6 +15,7 @@ import torch
 from tests.strategies import Array
 from torch import Tensor
 
+from guarded_moments.oracle.compiled_step import compiled_step
 from guarded_moments.reference.adam import Scalars, StepOptions, make_step
 from guarded_moments.reference.arithmetic import Arithmetic, NumpyBinary32, TorchBinary32
 from guarded_moments.reference.floats import hex_of
@@ -144,7 +145,7 @@ class Native:
         p, _, m, v, self._v_max = rows
         self._parameters = [torch.nn.Parameter(piece) for piece in p]
         self._optimizer = setting.make(self._parameters)
-        self._run = torch.compile(self._optimizer.step) if compiled else self._optimizer.step
+        self._run = compiled_step(self._optimizer.step) if compiled else self._optimizer.step
         if fresh:
             return
         for i, parameter in enumerate(self._parameters):
@@ -152,6 +153,11 @@ class Native:
             if setting.amsgrad:
                 state["max_exp_avg_sq"] = self._v_max[i]
             self._optimizer.state[parameter] = state
+
+    def set_steps_done(self, steps: float) -> None:
+        """Let every tensor have had that many updates; the rest of its state stays."""
+        for state in self._optimizer.state.values():
+            state["step"].fill_(steps)
 
     @property
     def group(self) -> dict[str, Any]:

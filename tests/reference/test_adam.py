@@ -27,6 +27,7 @@ from guarded_moments.reference.adam import (
     make_update,
 )
 from guarded_moments.reference.arithmetic import Arithmetic
+from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation
 from guarded_moments.reference.op_models import Correction, FromEnd, SecondMoment, Update
@@ -226,6 +227,10 @@ SEQUENCES = {
         "mul  sub mul add  mul mul fma  sqrt div add  div add",
         "mul add  sub mul sub  mul mul fma  sqrt div add  div add",
     ),
+    "torch-2.13-cpu-avx2/compiled-foreach": (
+        "mul  sub mul add  mul mul mul add  sqrt div add  div div add",
+        "mul add  sub mul sub  mul mul mul add  sqrt div add  div div add",
+    ),
     "torch-2.13-cpu-default/single/body": (
         "mul  sub mul add  mul mul mul add  platform_sqrt  mul div add div  add",
         "mul add  sub mul add  mul mul mul add  platform_sqrt  mul div add div  add",
@@ -253,6 +258,10 @@ SEQUENCES = {
     "torch-2.14-cuda/capturable": (
         "mul  sub fma  mul mul fma  sqrt div add  div add",
         "fma  sub negate fma  mul mul fma  sqrt div add  div add",
+    ),
+    "torch-2.14-cuda/capturable-foreach": (
+        "mul  sub fma  mul mul fma  sqrt div add  div div add",
+        "fma  sub negate fma  mul mul fma  sqrt div add  div div add",
     ),
     "torch-2.14-cuda-sm75-sm90/fused/fused decay": (
         "negate fma  negate fma fma  mul negate fma fma  sqrt  mul div add div  add",
@@ -295,6 +304,28 @@ def test_the_fused_second_moments_differ_in_what_is_fused() -> None:
         trace, _ = trace_of(replace(model, second_moment=second), StepOptions(), scalars, state)
         fused = [operation for operation in trace if operation.name == "fma"]
         assert fused[1].operands == tuple(map(float, operands)), second
+
+
+def test_unfused_second_moments_differ_in_what_is_multiplied_first() -> None:
+    state = torch.tensor([1.0, 0.7, 1.0, 0.3, 1.0])[:, None]
+    g = state[1].item()
+    model, scalars = MODELS["torch-2.13-cpu-avx2/compiled-foreach"], SCALARS["torch-2.13-cpu-avx2/compiled-foreach"]
+    for second, factors in ((SecondMoment.SEPARATE, (scalars.c, g)), (SecondMoment.SEPARATE_SQUARE, (g, g))):
+        trace, _ = trace_of(replace(model, second_moment=second), StepOptions(), scalars, state)
+        assert factors in [operation.operands for operation in trace if operation.name == "mul"], second
+
+
+def test_the_compiled_foreach_step_divides_the_denominator_by_the_step_size() -> None:
+    """An element seen in torch's compiled step: its second moment is another than the compiled single step's."""
+    state = torch.tensor([0.5, 0.0, float.fromhex("-0x1.40b0f8p-11"), 0.0, 0.0])[:, None]
+    state[1, 0], state[3, 0] = torch.tensor([0x3AA36DB6, 0x3145C1BE], dtype=torch.int32).view(torch.float32)
+    single, foreach = (IMPLEMENTATIONS[f"torch-2.13-cpu-avx2/{path}"] for path in ("compiled", "compiled-foreach"))
+    _, after_single = trace_of(single.body, StepOptions(), single.scalars(ADAM, 1), state)
+    trace, after = trace_of(foreach.body, StepOptions(), foreach.scalars(ADAM, 1), state)
+    assert [f"{bits_of(v.item()):08x}" for v in (after_single[2], after[2])] == ["31983283", "31983284"]
+    scaled, quotient = trace[-3:-1]
+    assert (scaled.name, scaled.operands[1]) == ("div", foreach.scalars(ADAM, 1).step)
+    assert (quotient.name, quotient.operands) == ("div", (after[1].item(), scaled.result))
 
 
 def test_interpolation_from_either_end_gives_another_zero() -> None:

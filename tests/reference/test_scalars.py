@@ -14,6 +14,7 @@ from tests.strategies import wild_states
 
 from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.cuda_powf import cuda_powf
+from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import bits_of, hex_of
 from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 from guarded_moments.reference.scalars import Constants, c_library_powf, kernel_scalars
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BETAS = st.sampled_from((0.0, 0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999, 1 - 2.0**-24)) | st.floats(0, 1 - 2.0**-24)
 STEPS = st.integers(1, 2**24).map(float) | st.sampled_from((1.0, 2.0, 10.0, 1000.0, 2.0**24))
 DONE = STEPS.map(lambda step: step - 1)
+#: Of foreach steps whose constants are lists of tensors.
+LISTS = {Constants.CAPTURABLE_FOREACH, Constants.COMPILED_FOREACH}
 ADAM = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1, decoupled=True)
 
 
@@ -173,7 +176,7 @@ def test_every_scalar_is_a_binary32(
         lr_is_tensor=tensors,
         betas_are_tensors=tensors,
     )
-    for constants in Constants:
+    for constants in set(Constants) - (LISTS if tensors else set()):
         for name, value in kernel_scalars(hyperparameters, step, constants)._asdict().items():
             assert isinstance(value, float), name
             assert math.isnan(value) or float(np.float32(value)) == value, (constants, name, value)
@@ -214,6 +217,30 @@ def test_the_constants_with_the_step_size_inside_the_denominator(
     step_size = f32(lr) / bias_correction1 if tensor else f32(1) / bias_correction1 * f32(lr)
     assert found.root == np.sqrt(bias_correction2) * -step_size
     assert found.eps == f32(1) / -step_size * f32(1e-8)
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+@pytest.mark.parametrize("beta2", [0.999, 1 - 2.0**-30])
+@pytest.mark.parametrize("step", [1.0, 10.0, 1e5])
+@pytest.mark.parametrize(
+    ("constants", "power"), [(Constants.CAPTURABLE_FOREACH, cuda_powf), (Constants.COMPILED_FOREACH, c_library_powf)]
+)
+def test_the_constants_with_the_step_size_as_a_divisor(
+    constants: Constants, power: Callable[[float, float], float], step: float, beta2: float, *, tensor: bool
+) -> None:
+    f32 = np.float32
+    lr = float(f32(1e-3)) if tensor else 1e-3
+    found = kernel_scalars(replace(ADAM, lr=lr, lr_is_tensor=tensor, beta2=beta2), step, constants)
+    assert found.step == f32(1) / ((f32(power(float(f32(0.9)), step)) - f32(1)) / f32(lr))
+    assert hex_of(found.root) == hex_of(float(np.sqrt(-(f32(power(float(f32(beta2)), step)) - f32(1)))))
+    assert found.eps == f32(1e-8)
+    assert found.shrink == (f32(1) - f32(lr) * f32(0.1) if tensor else f32(1 - 1e-3 * 0.1))
+
+
+@pytest.mark.parametrize("constants", sorted(LISTS, key=str))
+def test_betas_as_tensors_are_refused_where_they_change_the_sequence(constants: Constants) -> None:
+    with pytest.raises(UnsupportedError, match="betas as tensors are not supported"):
+        kernel_scalars(replace(ADAM, betas_are_tensors=True), 1, constants)
 
 
 @given(

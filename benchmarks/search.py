@@ -12,7 +12,7 @@ from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import decide
 from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance, load_state_dict, parameters_of
-from guarded_moments.reference.checkpoint.guarded import constants_of, scalars_of
+from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.guard import closed_form_guard
 from guarded_moments.reference.guard.exact import search

@@ -19,16 +19,10 @@ from torch import Tensor
 from guarded_moments.oracle.difference import first_difference
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
-from guarded_moments.reference.checkpoint.guarded import (
-    GuardedState,
-    GuardedTensor,
-    constants_of,
-    digest_of,
-    escape_reasons,
-    scalars_of,
-)
+from guarded_moments.reference.checkpoint.encoding import constants_of, escape_reasons, scalars_of
 from guarded_moments.reference.checkpoint.layouts import Place
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, Parameter, in_memory_order, parameters_of
+from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, digest_of
 from guarded_moments.reference.errors import CheckpointError
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import GuardConstants, in_domain
@@ -181,7 +175,7 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
     found.violations += int(wrong.sum())
     _spell_out(result, tensor, native, wrong.nonzero().flatten(), None, None)
 
-    encoded = _as_if_not_escaped(tensor, native)
+    encoded, encodable = _as_if_not_escaped(tensor, native)
     for model, region in implementation.update_regions(options, tensor.numel):
         trajectories = Trajectories(model, options, scalars)
         index = (region & ~escaped & covered).nonzero().flatten()
@@ -194,7 +188,7 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
         _spell_out(result, tensor, native, index[unsafe], decisions, unsafe)
         _note_closest(result, found, tensor, native, index, (constants, trajectories, states), decisions)
 
-        judged = (region & escaped & in_domain(native.m, native.v)).nonzero().flatten()
+        judged = (region & escaped & encodable).nonzero().flatten()
         verdict = decide(constants, trajectories, encoded.select(judged), FEW_ENUMERATED).verdict
         found.needless_escapes += int((verdict == Verdict.SAFE).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
@@ -203,12 +197,13 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
     result.tensors.append(found)
 
 
-def _as_if_not_escaped(tensor: GuardedTensor, native: States) -> States:
-    """The native states with what the codec would have made of them, zero where it cannot encode."""
+def _as_if_not_escaped(tensor: GuardedTensor, native: States) -> tuple[States, Tensor]:
+    """The native states with what the codec would have made of them, and where it could have."""
     zero = torch.zeros(())
     usable = in_domain(native.m, native.v)
     codes = tensor.codec.encode(torch.where(usable, native.m, zero), torch.where(usable, native.v, zero))
-    return States(native.m, native.v, *tensor.codec.decode(*codes))
+    states = States(native.m, native.v, *tensor.codec.decode(*codes))
+    return states, usable & ~tensor.codec.escaped(*codes) & in_domain(states.m_hat, states.v_hat)
 
 
 def _note_closest(

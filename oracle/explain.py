@@ -11,9 +11,10 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Verdict, decide, largest_deviation
 from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.arithmetic import TorchBinary64
+from guarded_moments.reference.checkpoint.encoding import encode_guarded
 from guarded_moments.reference.claim import Claim
-from guarded_moments.reference.codecs import Log8
-from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
+from guarded_moments.reference.codecs import Codec
+from guarded_moments.reference.guard import GuardConstants, guard_constants, in_domain
 from guarded_moments.reference.guard.closed_form import BoundTerms, closed_form_deviation, lifted, make_bound_terms
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -34,6 +35,7 @@ class Explanation:
     m: float
     v: float
     covered: bool  #: in the guard's domain; if not, the rest is absent
+    encodable: bool = True  #: has codes that are not the escape and decode into the guard's domain; if not, as above
     m_code: int | None = None
     v_code: int | None = None
     m_hat: float | None = None
@@ -50,7 +52,7 @@ class Explanation:
 
 
 def explain(
-    claim: Claim, hyperparameters: Hyperparameters, step: float, codec: Log8, m: float, v: float
+    claim: Claim, hyperparameters: Hyperparameters, step: float, codec: Codec, m: float, v: float, place: int = 0
 ) -> Explanation:
     """Follow one coordinate through the codec, the guard and the worst-case search.
 
@@ -58,9 +60,10 @@ def explain(
         claim: tolerance, gradient bound and op model.
         hyperparameters: of its param_group.
         step: number of the first update after recovery.
-        codec: the grids of its tensor.
+        codec: of its tensor.
         m: native first moment, a binary32 value.
         v: native second moment, a binary32 value.
+        place: in memory order of its tensor; it matters where blocks have grids or scales of their own.
     """
     require_subnormals()
     implementation = implementation_named(claim.implementation)
@@ -70,8 +73,10 @@ def explain(
     native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
     if not bool(in_domain(*native)):
         return Explanation(claim, scalars, constants, m, v, covered=False)
-    codes = codec.encode(*native)
-    m_hats, v_hats = codec.decode(*codes)
+    codes, closed = encode_guarded(codec, constants, *native, exact=False, start=place)
+    m_hats, v_hats = codec.decode(*codes, place)
+    if bool(codec.escaped(*codes)) or not bool(in_domain(m_hats, v_hats)):
+        return Explanation(claim, scalars, constants, m, v, covered=True, encodable=False)
     states = States(native[0], native[1], m_hats, v_hats)
     exact = [moment.double() for moment in states]
     scale = constants.step / lr
@@ -98,7 +103,7 @@ def explain(
         v_hat=v_hat,
         terms=terms,
         bound=bound,
-        accepted=bool(closed_form_guard(constants, *states)),
+        accepted=bool(closed),
         verdict=Verdict(int(decided.verdict[0])),
         worst_gradient=gradient,
         worst_deviation=deviation / lr,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -22,8 +23,8 @@ from guarded_moments.oracle.explain import Explanation, explain
 from guarded_moments.oracle.worst_case import Verdict
 from guarded_moments.reference.checkpoint import read
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import Log8, LogGrid
-from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
+from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Log8
+from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS, EightBit
 from guarded_moments.reference.errors import CheckpointError, InvalidClaimError
 from guarded_moments.reference.floats import bits_of, from_bits, hex_of, round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -31,6 +32,7 @@ from guarded_moments.reference.implementations import implementation_for
 
 #: The grids of a coordinate without a file: fourteen and twenty octaves, about what a small trained model needs.
 _M_RANGE, _V_RANGE = (-22.0, -8.0), (-36.0, -16.0)
+_SMALLEST_SCALE, _LARGEST_SCALE = -149.0, 127.0  #: in octaves
 
 
 @click.command("explain")
@@ -40,8 +42,23 @@ _M_RANGE, _V_RANGE = (-22.0, -8.0), (-36.0, -16.0)
 @grad_bound_option
 @click.option("--like", type=FILE, metavar="FILE.gmc", help="Take grids, hyperparameters and step from this file ...")
 @click.option("--tensor", default=0, show_default=True, help="... and this of its guarded tensors, counted from 0.")
-@click.option("--m-range", nargs=2, type=NUMBER, default=_M_RANGE, show_default=True, help="Grid of m, in octaves.")
-@click.option("--v-range", nargs=2, type=NUMBER, default=_V_RANGE, show_default=True, help="Grid of v, in octaves.")
+@click.option(
+    "--place",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Its place in memory order, where rows or blocks have grids or scales of their own.",
+)
+@click.option("--codec", type=click.Choice(list(CODECS)), help="Codec.  [default: log8, or the file's]")
+@click.option(
+    "--m-range",
+    nargs=2,
+    type=NUMBER,
+    default=_M_RANGE,
+    show_default=True,
+    help="Grid of m, in octaves; its end is a block's scale.",
+)
+@click.option("--v-range", nargs=2, type=NUMBER, default=_V_RANGE, show_default=True, help="Grid of v, likewise.")
 @click.option("--lr", type=NUMBER, help="Learning rate.  [default: 0.001, or the file's]")
 @click.option("--beta1", type=NUMBER, help="[default: 0.9, or the file's]")
 @click.option("--beta2", type=NUMBER, help="[default: 0.999, or the file's]")
@@ -55,6 +72,8 @@ def command(
     grad_bound: float,
     like: Path | None,
     tensor: int,
+    place: int,
+    codec: str | None,
     m_range: tuple[float, float],
     v_range: tuple[float, float],
     lr: float | None,
@@ -73,7 +92,7 @@ def command(
     given = {name: x for name, x in (("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps)) if x is not None}
     if like is None:
         base = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)
-        codec = Log8(_grid("--m-range", m_range, M_LEVELS), _grid("--v-range", v_range, V_LEVELS))
+        own = _codec(CODECS[codec or Log8.name], m_range, v_range)
         name, first = implementation_for({}).name, 1000.0
     else:
         state = read(like)
@@ -82,32 +101,49 @@ def command(
         source = state.tensors[tensor]
         base = Hyperparameters.from_param_group(state.group_of(source), source.where)
         base = replace(base, lr=source.lr)
-        codec, name, first = source.codec, source.implementation, source.next_step
+        if place >= source.numel:
+            raise CheckpointError(f"{like}: {source.where} has {source.numel} coordinates, and none at {place}")
+        if codec not in {None, source.codec.name}:
+            raise CheckpointError(f"{like}: is in {source.codec.name}; give --codec {codec} without --like")
+        own, name, first = source.codec, source.implementation, source.next_step
     hyperparameters = replace(base, **given)  # type: ignore[arg-type]  # the four names above, all numbers
     hyperparameters.check("the options given")
     number = first if step is None else step
     if not (1 <= number < float("inf")):
         raise CheckpointError(f"--step is {number!r}: expected the number of an update, 1 or more")
     claim = Claim(Tolerance(tolerance), GradientBound(grad_bound), op_model or name)
-    found = explain(claim, hyperparameters, number, codec, round_to_binary32(m), round_to_binary32(v))
-    _show(out(), found, number)
+    found = explain(claim, hyperparameters, number, own, round_to_binary32(m), round_to_binary32(v), place)
+    _show(out(), found, number, own)
 
 
-def _grid(option: str, ends: tuple[float, float], levels: int) -> LogGrid:
-    low, high = ends
-    if not -math.inf < low < high < math.inf:
-        raise InvalidClaimError(f"{option} is {low!r} {high!r}: expected two finite exponents of 2, the lower first")
-    return LogGrid.spanning(low, high, levels)
+def _codec(kind: type[Codec], m_range: tuple[float, float], v_range: tuple[float, float]) -> Codec:
+    """A codec of a tensor of one coordinate."""
+    for option, (low, high) in (("--m-range", m_range), ("--v-range", v_range)):
+        if not -math.inf < low < high < math.inf:
+            raise InvalidClaimError(
+                f"{option} is {low!r} {high!r}: expected two finite exponents of 2, the lower first"
+            )
+    if issubclass(kind, EightBit):
+        spanning = kind.kind.spanning
+        return kind(spanning(*m_range, M_LEVELS), spanning(*v_range, V_LEVELS))
+    if issubclass(kind, Blockwise8):
+        scales = (torch.tensor([high]).clamp(_SMALLEST_SCALE, _LARGEST_SCALE).exp2() for _, high in (m_range, v_range))
+        return kind(*scales)
+    return BFloat16()
 
 
-def _show(console: Console, found: Explanation, step: float) -> None:
+def _show(console: Console, found: Explanation, step: float, codec: Codec) -> None:
     console.print(f"claim     {found.claim.sentence()}")
     console.print(f"update    number {step:g}, step size {found.constants.step:.8g}")
     console.print(f"native    m {found.m!r} = {hex_of(found.m)}, v {found.v!r} = {hex_of(found.v)}")
     if not found.covered:
         console.print("guard     ESCAPES: NaN, infinite, negative, minus zero or huge; such a pair is stored exactly")
         return
-    console.print(f"codes     m 0x{found.m_code:02x}, v 0x{found.v_code:02x}")
+    if not found.encodable:
+        console.print(f"codes     ESCAPES: the nearest codes of {codec.name} mean something else; it is stored exactly")
+        return
+    width = 2 * codec.code_type.itemsize
+    console.print(f"codes     m 0x{found.m_code:0{width}x}, v 0x{found.v_code:0{width}x}")
     console.print(f"recovered m {found.m_hat!r} = {_hex(found.m_hat)}, v {found.v_hat!r} = {_hex(found.v_hat)}")
     if found.terms is not None:
         console.print("guard     terms, in learning rates:")

@@ -17,7 +17,7 @@ from guarded_moments.oracle.conformance.inputs import log_uniform, ordinary_stat
 from guarded_moments.oracle.conformance.optimizer_states import Pair, first_updates, moments_of, state_dict
 from guarded_moments.oracle.conformance.requirements import Level, NonConformance, NotJudged, Requirement, Trial
 from guarded_moments.oracle.conformance.traces import two_updates
-from guarded_moments.reference.checkpoint.guarded import constants_of, scalars_of
+from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import Parameter, StateDict, parameters_of
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import PlatformError

@@ -1,12 +1,11 @@
 """The `.gmc` file: one safetensors file that holds a `GuardedState`, guarded against damage by a digest of every byte.
 
-    header metadata "guarded_moments"   JSON: format version, SHA-256, claim, and one entry per guarded tensor
-    "<i>.m_codes", "<i>.v_codes"        uint8, (numel,)
-    "<i>.escapes"                       float32, (escapes, 2)
+    header metadata "guarded_moments"   JSON: format version, SHA-256, and the claim
     "skeleton"                          uint8: zlib of torch.save of [[place, state_dict], ...], the optimizers' states
                                         without the guarded moments, and where they lie in the checkpoint
     "beside"                            uint8: zlib of torch.save of what else is in the checkpoint, such as weights;
                                         absent where the checkpoint is a bare state_dict
+    the rest                            see `packing`; files of format version 1: see `version_1`
 
 The SHA-256 is that of the whole file with the digest's own 64 digits replaced by zeros.  How files are written: see
 `writing`; each is read back and compared before it takes its place.
@@ -20,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import pickle
 import re
 import zlib
@@ -32,16 +30,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.checkpoint.guarded import GuardedState, GuardedTensor, KeptTensor
-from guarded_moments.reference.checkpoint.layouts import apart, entry_at, together
-from guarded_moments.reference.checkpoint.optimizer_state import is_dense
+from guarded_moments.reference.checkpoint import packing, version_1
+from guarded_moments.reference.checkpoint.layouts import apart, together
+from guarded_moments.reference.checkpoint.state import GuardedState
 from guarded_moments.reference.checkpoint.writing import write_bytes
 from guarded_moments.reference.claim import GradientBound, Tolerance
-from guarded_moments.reference.codecs.grids import LogGrid
-from guarded_moments.reference.codecs.log8 import ESCAPE, M_LEVELS, NAME, V_LEVELS, Log8
-from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
+from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _METADATA = "guarded_moments"
 _NO_DIGEST = "0" * 64
 _LARGE = 1 << 20  #: bytes above which a part of the skeleton is compressed fast rather than hard
@@ -83,16 +79,11 @@ def read(path: Path) -> GuardedState:
 
 def to_bytes(state: GuardedState) -> bytes:
     """The file's content."""
-    beside, states = apart(state.skeleton)
-    parts: dict[str, object] = {"skeleton": [[list(place), state_dict] for place, state_dict in states]}
+    beside, skeleton = _parts(state)
+    pickled = {"skeleton": _pickled(skeleton)}
     if beside is not None:
-        parts["beside"] = beside
-    pickled = {name: _pickled(part) for name, part in parts.items()}
-    tensors = {name: _packed(content) for name, content in pickled.items()}
-    for index, tensor in enumerate(state.tensors):
-        tensors[f"{index}.m_codes"] = tensor.m_codes
-        tensors[f"{index}.v_codes"] = tensor.v_codes
-        tensors[f"{index}.escapes"] = tensor.escapes.contiguous()
+        pickled["beside"] = _pickled(beside)
+    tensors = {**packing.packed(state), **{name: _packed(content) for name, content in pickled.items()}}
     description = {
         "format_version": FORMAT_VERSION,
         "sha256": _NO_DIGEST,
@@ -100,14 +91,23 @@ def to_bytes(state: GuardedState) -> bytes:
         "gradient_bound": repr(state.gradient_bound.value),
         "horizon": "1",
         "pickled_bytes": {name: len(content) for name, content in pickled.items()},
-        "tensors": [_describe(tensor) for tensor in state.tensors],
-        "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
     }
     text = json.dumps(description, separators=(",", ":"))
     blank = safetensors.torch.save(tensors, {_METADATA: text})
     digest = hashlib.sha256(blank).hexdigest().encode()
     place = blank.index(_NO_DIGEST.encode())  # the header comes first, and nothing before it holds 64 zeros
     return blank[:place] + digest + blank[place + len(digest) :]
+
+
+def _parts(state: GuardedState) -> tuple[object, object]:
+    """What lies beside the optimizers' states, None if nothing does; and these, without the guarded moments."""
+    beside, states = apart(state.skeleton)
+    return beside, [[list(place), state_dict] for place, state_dict in states]
+
+
+def skeleton_bytes(state: GuardedState) -> int:
+    """How many bytes the optimizers' states take in a file, without the guarded moments."""
+    return len(_packed(_pickled(_parts(state)[1])))
 
 
 def bytes_beside(path: Path) -> int:
@@ -161,23 +161,6 @@ def _pickled(part: object) -> bytes:
     return buffer.getvalue()
 
 
-def _describe(tensor: GuardedTensor) -> dict[str, Any]:
-    grids = (tensor.codec.m_grid, tensor.codec.v_grid)
-    return {
-        "place": list(tensor.place),
-        "key": tensor.key,
-        "where": tensor.where,
-        "shape": list(tensor.shape),
-        "stride": list(tensor.stride),
-        "implementation": tensor.implementation,
-        "next_step": tensor.next_step,
-        "lr": repr(tensor.lr),
-        "codec": NAME,
-        "grids": [[grid.low, grid.step] for grid in grids],
-        "native_digest": tensor.native_digest,
-    }
-
-
 def from_bytes(content: bytes) -> GuardedState:
     """The state in a file's content.
 
@@ -198,7 +181,7 @@ def from_bytes(content: bytes) -> GuardedState:
     _check_digest(content, str(description.get("sha256")))
     try:
         tensors = safetensors.torch.load(content)
-        return _assemble(description, tensors)
+        return _assemble(version, description, tensors)
     except (
         safetensors.SafetensorError,
         LookupError,
@@ -248,52 +231,20 @@ def _check_digest(content: bytes, stated: str) -> None:
         raise FormatError(msg)
 
 
-def _assemble(description: dict[str, Any], tensors: dict[str, Tensor]) -> GuardedState:
-    sizes = description["pickled_bytes"]
-    parts: dict[str, Any] = {name: _unpacked(tensors[name], int(sizes[name]), name) for name in sizes}
-    states = [(tuple(place), state_dict) for place, state_dict in parts["skeleton"]]
-    skeleton = together(parts.get("beside"), states)
-    for entry in description["tensors"]:
-        shape, stride = tuple(entry["shape"]), tuple(entry["stride"])
-        if not is_dense(shape, stride) or not isinstance(entry_at(skeleton, tuple(entry["place"]), entry["key"]), dict):
-            msg = f"{entry['where']}: its key, shape or memory layout does not fit the rest of the file"
-            raise FormatError(msg)
+def _assemble(version: int, description: dict[str, Any], tensors: dict[str, Tensor]) -> GuardedState:
+    if version == 1:
+        skeleton: Any = _unpacked(tensors["skeleton"], int(description["skeleton_bytes"]), "skeleton")
+        guarded, kept = version_1.unpacked(description, tensors, skeleton)
+    else:
+        sizes = description["pickled_bytes"]
+        parts: dict[str, Any] = {name: _unpacked(tensors[name], int(sizes[name]), name) for name in sizes}
+        states = [(tuple(place), state_dict) for place, state_dict in parts["skeleton"]]
+        skeleton = together(parts.get("beside"), states)
+        guarded, kept = packing.unpacked(tensors, skeleton)
     return GuardedState(
         tolerance=Tolerance(float(description["tolerance"])),
         gradient_bound=GradientBound(float(description["gradient_bound"])),
-        tensors=tuple(_tensor(entry, i, tensors) for i, entry in enumerate(description["tensors"])),
-        kept=tuple(KeptTensor(*entry) for entry in description["kept"]),
+        tensors=guarded,
+        kept=kept,
         skeleton=skeleton,
-    )
-
-
-def _tensor(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> GuardedTensor:
-    if entry["codec"] != NAME:
-        msg = f"{entry['where']}: codec {entry['codec']!r} is not supported yet; this version knows {NAME}"
-        raise UnsupportedError(msg)
-    (m_low, m_step), (v_low, v_step) = entry["grids"]
-    numel = math.prod(entry["shape"])
-    m_codes, v_codes, escapes = (tensors[f"{index}.{part}"] for part in ("m_codes", "v_codes", "escapes"))
-    if not (
-        m_codes.dtype is v_codes.dtype is torch.uint8
-        and escapes.dtype is torch.float32
-        and m_codes.shape == v_codes.shape == (numel,)
-        and escapes.shape == (int((m_codes == ESCAPE).sum()), 2)
-    ):
-        msg = f"{entry['where']}: its codes and escapes do not fit its shape {tuple(entry['shape'])}"
-        raise FormatError(msg)
-    return GuardedTensor(
-        place=tuple(entry["place"]),
-        key=entry["key"],
-        where=entry["where"],
-        shape=tuple(entry["shape"]),
-        stride=tuple(entry["stride"]),
-        implementation=entry["implementation"],
-        next_step=float(entry["next_step"]),
-        lr=float(entry["lr"]),
-        codec=Log8(LogGrid(m_low, m_step, M_LEVELS), LogGrid(v_low, v_step, V_LEVELS)),
-        m_codes=m_codes,
-        v_codes=v_codes,
-        escapes=escapes,
-        native_digest=entry["native_digest"],
     )

@@ -1,6 +1,31 @@
-"""Codecs: how a pair of moments becomes bytes and back."""
+"""Codecs: how a pair of moments becomes two codes and back."""
 
-from guarded_moments.reference.codecs.grids import LogGrid
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from guarded_moments.reference.codecs.bf16 import BFloat16
+from guarded_moments.reference.codecs.blockwise8 import Blockwise8
+from guarded_moments.reference.codecs.grids import FloatGrid, GridFamily, LogGrid
+from guarded_moments.reference.codecs.joint import Joint
+from guarded_moments.reference.codecs.lin8 import Lin8
 from guarded_moments.reference.codecs.log8 import Log8
+from guarded_moments.reference.codecs.protocol import Codec, Codes
 
-__all__ = ["Log8", "LogGrid"]
+#: Every codec by its name, the default first.
+CODECS: Mapping[str, type[Codec]] = MappingProxyType(
+    {codec.name: codec for codec in (Log8, Lin8, BFloat16, Blockwise8, Joint)}
+)
+
+__all__ = [
+    "CODECS",
+    "BFloat16",
+    "Blockwise8",
+    "Codec",
+    "Codes",
+    "FloatGrid",
+    "GridFamily",
+    "Joint",
+    "Lin8",
+    "Log8",
+    "LogGrid",
+]

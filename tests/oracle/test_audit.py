@@ -17,7 +17,7 @@ from guarded_moments.oracle.audit import Audit, audit, position_of, reasons_of
 from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.checkpoint import GuardedState, compress, recover
-from guarded_moments.reference.checkpoint.guarded import GuardedTensor, scalars_of
+from guarded_moments.reference.checkpoint.encoding import scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import (
     Parameter,
     StateDict,
@@ -25,6 +25,7 @@ from guarded_moments.reference.checkpoint.optimizer_state import (
     is_dense,
     parameters_of,
 )
+from guarded_moments.reference.checkpoint.state import GuardedTensor
 from guarded_moments.reference.claim import GradientBound
 from guarded_moments.reference.codecs.log8 import ESCAPE
 from guarded_moments.reference.errors import CheckpointError, PlatformError

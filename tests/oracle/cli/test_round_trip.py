@@ -63,9 +63,9 @@ def test_compress_lists_every_tensor_when_asked(job: Job) -> None:
     for row, tensor in zip(rows, job.state.tensors, strict=True):
         escapes = len(tensor.escapes)
         assert " ".join(row[:2]) == tensor.where
-        assert row[2:4] == [tensor.implementation, f"{tensor.numel:,}"]
-        assert row[4] == f"{100 * escapes / tensor.numel:.2f}"
-        assert row[6] == f"{16 + 64 * escapes / tensor.numel:.2f}"
+        assert row[2:5] == [tensor.implementation, "log8", f"{tensor.numel:,}"]
+        assert row[5] == f"{100 * escapes / tensor.numel:.2f}"
+        assert row[7] == f"{16 + 64 * escapes / tensor.numel:.2f}"
     plain = [line for line in job.compress.out.splitlines() if "(0.weight)" in line]
     assert len(plain) == 1, "without -v, no line would name a tensor"
 

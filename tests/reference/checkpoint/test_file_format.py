@@ -5,6 +5,7 @@ import json
 import math
 import os
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from tests.reference.checkpoint.states import compressed, differences, sample, state_of
+from tests.reference.checkpoint.states import DATA, compressed, differences, raw, sample, state_of
 
-from guarded_moments.reference.checkpoint import GuardedState, file_format, read, recover, write
+from guarded_moments.oracle.audit import audit
+from guarded_moments.reference.checkpoint import GuardedState, file_format, load_state_dict, read, recover, write
 from guarded_moments.reference.checkpoint.file_format import FORMAT_VERSION, from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.writing import replacing
+from guarded_moments.reference.codecs import CODECS
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
 
 LENGTH = 8  # of the safetensors header's own length
@@ -153,23 +156,38 @@ def test_a_checkpoint_of_torch_is_no_gmc_file(tmp_path: Path) -> None:
         read(path)
 
 
-def described(content: bytes) -> dict[str, Any]:
-    """The file's own description of itself."""
+def claimed(content: bytes) -> dict[str, Any]:
+    """What the header says."""
     header = json.loads(content[LENGTH : header_length(content)])
-    description: dict[str, Any] = json.loads(header["__metadata__"][METADATA])
-    return description
+    claim: dict[str, Any] = json.loads(header["__metadata__"][METADATA])
+    return claim
+
+
+def described(content: bytes) -> dict[str, Any]:
+    """The file's own description of itself, the header's part and the compressed one."""
+    tensors = safetensors.torch.load(content)
+    rest: dict[str, Any] = json.loads(zlib.decompress(bytes(tensors["description"].numpy().data)))
+    return {**claimed(content), **rest}
 
 
 def rewritten(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """The file with another description, and the digest that is right for it."""
-    header = json.loads(content[LENGTH : header_length(content)])
     description = described(content)
     change(description)
     description["sha256"] = "0" * 64
-    header["__metadata__"][METADATA] = json.dumps(description)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    blank = len(text).to_bytes(LENGTH, "little") + text + content[header_length(content) :]
+    tensors = safetensors.torch.load(content)
+    inside = {key: description.pop(key) for key in ("tensors", "kept") if key in description}
+    packed = zlib.compress(json.dumps(inside).encode())
+    tensors["description"] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+    blank = safetensors.torch.save(tensors, {METADATA: json.dumps(description)})
+    return blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1)
+
+
+def with_arrays(content: bytes, change: Callable[[dict[str, torch.Tensor]], object]) -> bytes:
+    """The file with other arrays, and the digest that is right for it."""
+    tensors = safetensors.torch.load(content)
+    change(tensors)
+    blank = safetensors.torch.save(tensors, {METADATA: json.dumps({**claimed(content), "sha256": "0" * 64})})
     return blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1)
 
 
@@ -197,8 +215,18 @@ INCONSISTENT: dict[str, Callable[[dict[str, Any]], object]] = {
     "too many tensors": lambda d: d.update(tensors=[*d["tensors"], d["tensors"][0]]),
     "another shape": lambda d: d["tensors"][0].update(shape=[6]),
     "no shape": lambda d: d["tensors"][0].pop("shape"),
-    "a grid of one number": lambda d: d["tensors"][0].update(grids=[[0.0], [0.0]]),
-    "a grid that is none": lambda d: d["tensors"][0].update(grids=[[0.0, -1.0], [0.0, 1.0]]),
+    "a grid of one number": lambda d: d["tensors"][0]["parameters"].update(grids=[[0], [0]]),
+    "a grid that is none": lambda d: d["tensors"][0]["parameters"].update(grids=[[0, -1], [0, 1]]),
+    "no grids": lambda d: d["tensors"][0].update(parameters={}),
+    "grids in words": lambda d: d["tensors"][0].update(parameters="none"),
+    "runs without arrays": lambda d: d["tensors"][0].update(parameters={"size": 256}),
+    "arrays that are not there": lambda d: d["tensors"][0].update(arrays={"m_scales": ["float32", 7]}),
+    "arrays of another type": lambda d: d["tensors"][0].update(arrays={"m_scales": ["complex", 0]}),
+    "arrays of less than nothing": lambda d: d["tensors"][0].update(arrays={"m_scales": ["float32", -1]}),
+    "another codec": lambda d: d["tensors"][0].update(codec="bf16"),
+    "more escapes": lambda d: d["tensors"][0].update(escapes=d["tensors"][0]["escapes"] + 1),
+    "fewer escapes": lambda d: d["tensors"][0].update(escapes=d["tensors"][0]["escapes"] - 1),
+    "one tensor less": lambda d: d.update(tensors=d["tensors"][1:]),
     "a skeleton of another length": lambda d: d["pickled_bytes"].update(skeleton=d["pickled_bytes"]["skeleton"] + 1),
     "a skeleton of no length": lambda d: d["pickled_bytes"].update(skeleton=0),
     "no skeleton": lambda d: d["pickled_bytes"].clear(),
@@ -217,9 +245,64 @@ def test_a_file_that_contradicts_itself_is_refused(content: bytes, change: Calla
     refused(rewritten(content, change))
 
 
+ARRAYS: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
+    "codes that are no bytes": lambda a: a.update(m_codes=a["m_codes"].int()),
+    "codes in a square": lambda a: a.update(v_codes=a["v_codes"].unsqueeze(0)),
+    "a code too few": lambda a: a.update(m_codes=a["m_codes"][1:]),
+    "a code too many": lambda a: a.update(v_codes=torch.cat([a["v_codes"], a["v_codes"][:1]])),
+    "no codes": lambda a: a.pop("m_codes"),
+    "an escape too few": lambda a: a.update(escapes=a["escapes"][1:]),
+    "escapes of three": lambda a: a.update(escapes=torch.ones(len(a["escapes"]), 3)),
+    "escapes of another type": lambda a: a.update(escapes=a["escapes"].double()),
+    "parameters that nothing needs": lambda a: a.update(parameters=torch.ones(4, dtype=torch.uint8)),
+    "a description that is none": lambda a: a.update(description=torch.ones(9, dtype=torch.uint8)),
+    "no skeleton": lambda a: a.pop("skeleton"),
+}
+
+
+@pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_that_do_not_fit_are_refused(
+    content: bytes, change: Callable[[dict[str, torch.Tensor]], object]
+) -> None:
+    assert from_bytes(with_arrays(content, lambda arrays: None)).tensors
+    refused(with_arrays(content, change))
+
+
 def test_an_unknown_codec_is_named(content: bytes) -> None:
-    with pytest.raises(UnsupportedError, match=r"state\[0\]: codec 'joint' is not supported yet.* knows log8"):
-        from_bytes(rewritten(content, lambda description: description["tensors"][0].update(codec="joint")))
+    with pytest.raises(
+        UnsupportedError, match=r"state\[0\]: codec 'ratio8' is not known; this version knows log8, lin8"
+    ):
+        from_bytes(rewritten(content, lambda description: description["tensors"][0].update(codec="ratio8")))
+
+
+def test_a_file_of_version_1_is_read() -> None:
+    """Written by the program before there was a version 2, with what it recovered beside it."""
+    state = read(DATA / "version_1.gmc")
+
+    native = sample("plain_adamw_2groups_tensorlr_optimizer")
+    assert differences(recover(state), load_state_dict(DATA / "version_1_recovered.pt")) == []
+    assert audit(state, native).holds
+    assert (state.coordinates, [len(tensor.escapes) for tensor in state.tensors]) == (676, [75, 9, 2, 0])
+    assert differences(recover(from_bytes(to_bytes(state))), recover(state)) == [], "written again, in version 2"
+
+
+VERSION_1: dict[str, Callable[[dict[str, Any]], object]] = {
+    "another codec": lambda d: d["tensors"][0].update(codec="lin8"),
+    "another shape": lambda d: d["tensors"][0].update(shape=[6]),
+    "a grid that is none": lambda d: d["tensors"][0].update(grids=[[0.0, -1.0], [0.0, 1.0]]),
+    "a key that names nothing": lambda d: d["tensors"][0].update(key=99),
+}
+
+
+@pytest.mark.parametrize("change", VERSION_1.values(), ids=VERSION_1)
+def test_a_file_of_version_1_that_contradicts_itself_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
+    content = (DATA / "version_1.gmc").read_bytes()
+    description = claimed(content)
+    change(description)
+    text = json.dumps({**description, "sha256": "0" * 64})
+    blank = safetensors.torch.save(safetensors.torch.load(content), {METADATA: text})
+    with pytest.raises(GuardedMomentsError):
+        from_bytes(blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1))
 
 
 def test_a_skeleton_with_objects_is_refused_and_not_executed(tmp_path: Path) -> None:
@@ -356,13 +439,46 @@ def test_reading_what_is_not_there(tmp_path: Path) -> None:
 def test_the_file_is_one_that_safetensors_reads(content: bytes, state: GuardedState) -> None:
     tensors = safetensors.torch.load(content)
 
-    names = {f"{i}.{part}" for i in range(len(state.tensors)) for part in ("m_codes", "v_codes", "escapes")}
-    assert set(tensors) == {"skeleton", *names}
-    assert torch.equal(tensors["0.m_codes"], state.tensors[0].m_codes)
+    assert set(tensors) == {"skeleton", "description", "m_codes", "v_codes", "escapes", "parameters"}
+    assert torch.equal(tensors["m_codes"], torch.cat([tensor.m_codes for tensor in state.tensors]))
+    assert raw(tensors["escapes"]) == b"".join(raw(tensor.escapes) for tensor in state.tensors)
     description = described(content)
     assert description["format_version"] == FORMAT_VERSION
     assert float(description["tolerance"]) == state.tolerance.value
     assert [entry["key"] for entry in description["tensors"]] == [0, 1]
+
+
+EVERY_CODEC = [
+    *((codec, "per-tensor") for codec in CODECS),
+    *((codec, grid) for codec, kind in CODECS.items() if kind.granularities for grid in ("per-row", "per-block")),
+]
+
+
+@pytest.mark.parametrize(("codec", "grid"), EVERY_CODEC)
+def test_a_file_of_every_codec_comes_back(codec: str, grid: str) -> None:
+    state = compressed(sample("plain_adamw_foreach"), codec=codec, grid=grid)
+    content = to_bytes(state)
+    again = from_bytes(content)
+
+    assert differences(recover(again), recover(state)) == []
+    assert to_bytes(again) == content
+    for one, other in zip(again.tensors, state.tensors, strict=True):
+        assert one.codec == other.codec
+        assert one.codec.name == codec
+    refused(with_arrays(content, ARRAYS["a code too few"]))
+    if state.escapes:
+        refused(with_arrays(content, ARRAYS["an escape too few"]))
+    if again.tensors[0].codec.parameter_tensors():
+        refused(with_arrays(content, lambda arrays: arrays.update(parameters=arrays["parameters"][1:])))
+
+
+@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8"])
+def test_flipped_bits_of_every_layout_are_found(codec: str, rng: np.random.Generator) -> None:
+    content = to_bytes(compressed(sample("plain_adamw_foreach"), codec=codec))
+    for bit in rng.integers(8 * len(content), size=200).tolist():
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        refused(bytes(damaged))
 
 
 def test_bytes_are_the_same_every_time(state: GuardedState, content: bytes) -> None:

@@ -84,7 +84,7 @@ def test_each_coordinate_is_counted_once_for_the_first_reason() -> None:
         (0x80000000, 0x80000000),
         (0x80000000, 0x7F7FFFFF),
         (0x7F7FFFFF, 0x3F800000),
-        (0x3F800000, 0),
+        (0x3F800123, 0),
     ]
     m, v = (tensor_of([pair[i] for pair in bits]) for i in (0, 1))
 

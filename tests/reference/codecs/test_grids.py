@@ -1,4 +1,4 @@
-"""Grids: which are grids at all, how a range is fitted into the format, and the search that chooses one."""
+"""Grids: which are grids at all, how a range is fitted into the format, and many grids as one."""
 
 import json
 import math
@@ -8,33 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reference.guard.cases import Setting
-from tests.strategies import LARGEST_FINITE, NAN, floats_of
-from torch import Tensor
+from tests.strategies import LARGEST_FINITE, ONE, SMALLEST_NORMAL, wild_tensor
 
-from guarded_moments.reference.codecs import LogGrid
-from guarded_moments.reference.codecs.grids import Guard, choose_grids
-from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
+from guarded_moments.reference.codecs import FloatGrid, GridFamily, LogGrid
+from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS
+from guarded_moments.reference.codecs.grids import SpacedGrid
 from guarded_moments.reference.codecs.tables import levels
 from guarded_moments.reference.errors import FormatError
 
 RESOLUTION = 2.0**-16
 NARROWEST = 2.0**-14
 LOWEST, HIGHEST = -126.0, 127.5
-
-
-def near(m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
-    """A guard for the search alone: both moments within one percent."""
-    return ((m_hat - m).abs() <= 0.01 * m.abs()) & ((v_hat - v).abs() <= 0.01 * v)
-
-
-def rejected(grids: tuple[LogGrid, LogGrid], m: Tensor, v: Tensor, guard: Guard) -> int:
-    """How many coordinates the guard rejects when each moment takes its nearest level."""
-    hats = []
-    for moment, grid in zip((m, v), grids, strict=True):
-        index = ((moment.abs().double().log2() - grid.low) / grid.step).round().clamp(0, grid.levels - 1)
-        hats.append(levels(grid)[index.long()])
-    return int((~guard(m, v, hats[0] * m.sign(), hats[1])).sum())
 
 
 @pytest.mark.parametrize(
@@ -84,9 +68,74 @@ def test_any_range_gives_a_grid_that_reaches_it_as_far_as_the_format_does(low: f
 
     assert grid.levels == count
     assert LOWEST <= grid.low <= grid.exponent(count - 1) <= HIGHEST
+    assert grid.origin % LogGrid.origin_unit == grid.pitch % LogGrid.pitch_unit == 0
     if LOWEST <= low <= HIGHEST - 1 and low + 2 * NARROWEST * count <= high <= HIGHEST:
-        assert low - RESOLUTION <= grid.low <= low
-        assert high - (count + 1) * RESOLUTION <= grid.exponent(count - 1) <= high + 1e-12  # in binary64
+        assert low - 2.0**-7 <= grid.low <= low
+        assert high - count * NARROWEST <= grid.exponent(count - 1) <= high + 1e-12  # in binary64
+
+
+@given(st.floats(-140, 130), st.floats(-140, 130), st.sampled_from((2, M_LEVELS, V_LEVELS)))
+def test_any_range_gives_a_grid_of_floats(low: float, high: float, count: int) -> None:
+    grid = FloatGrid.spanning(low, high, count)
+    bits = grid.level(torch.arange(count)).view(torch.int32).tolist()
+
+    assert bits == [grid.base + i * grid.step for i in range(count)]
+    assert SMALLEST_NORMAL <= bits[0] <= bits[-1] <= LARGEST_FINITE
+    assert grid.origin % FloatGrid.origin_unit == grid.pitch % FloatGrid.pitch_unit == 0
+    if LOWEST + 1 <= low <= HIGHEST - 1 and low + 1 <= high <= HIGHEST:
+        level = grid.level(torch.tensor([0, count - 1])).double().log2()
+        assert low - 2.0**-6 <= float(level[0]) <= low + 1e-6
+        assert high - count * 2.0**-12 <= float(level[1]) <= high + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("base", "step", "count"),
+    [
+        (SMALLEST_NORMAL - 1, 1, 2),
+        (0, 1 << 20, 127),
+        (ONE, 0, 2),
+        (ONE, -1, 2),
+        (LARGEST_FINITE - 254, 1, 256),
+        (1.0e9, 1 << 20, 2),
+        (ONE, 2.5, 2),
+        (True, True, 2),
+    ],
+)
+def test_no_grid_of_floats_without_distinct_normal_levels(base: int, step: int, count: int) -> None:
+    with pytest.raises(FormatError, match=r"does not give distinct normal binary32 levels"):
+        FloatGrid(base, step, count)
+
+
+@pytest.mark.parametrize("kind", [LogGrid, FloatGrid])
+def test_a_family_is_its_members(kind: type[SpacedGrid], rng: np.random.Generator) -> None:
+    ends = [(-40.0, -3.0), (-126.0, 127.5), (-20.0, -19.9), (-126.0, -125.0), (100.0, 127.5)]
+    single = [kind.spanning(low, high, V_LEVELS) for low, high in ends]
+    origins, pitches = (torch.tensor(x) for x in zip(*((g.origin, g.pitch) for g in single), strict=True))
+    family = GridFamily(kind, origins, pitches, V_LEVELS, 1000)
+    magnitude = wild_tensor(4700, rng).abs()
+    magnitude[~magnitude.isfinite()] = 0
+    places = [g.level(torch.arange(V_LEVELS)).view(torch.int32) for g in single]
+    for group, bits in enumerate(places):  # levels and what is beside them, in their own groups
+        near = torch.cat([bits - 1, bits, bits + 1])[:1000].view(torch.float32)
+        magnitude[1000 * group : 1000 * group + len(near)][: 4700 - 1000 * group] = near[: 4700 - 1000 * group]
+
+    index = family.nearest(magnitude)
+
+    for group, grid in enumerate(single):
+        part = slice(1000 * group, 1000 * group + 1000)
+        assert family.member(group) == grid
+        assert torch.equal(index[part], grid.nearest(magnitude[part]))
+        assert torch.equal(family.level(index)[part], grid.level(index[part]))
+    for start, stop in ((0, 1), (999, 1001), (2500, 4700)):
+        assert torch.equal(family.nearest(magnitude[start:stop], start), index[start:stop])
+        assert torch.equal(family.level(index[start:stop], start), family.level(index)[start:stop])
+
+
+def test_a_family_of_no_grids_is_refused() -> None:
+    one = torch.tensor([ONE])
+    for origins, pitches, size in ((one[:0], one[:0], 4), (one, one[:0], 4), (one, one, 0), (one, -one, 4)):
+        with pytest.raises(FormatError):
+            GridFamily(FloatGrid, origins, pitches, V_LEVELS, size)
 
 
 @given(st.floats(-126, 100), st.floats(-126, 127), st.sampled_from((M_LEVELS, V_LEVELS)))
@@ -98,78 +147,3 @@ def test_parameters_survive_json_and_half_indices_are_exact(low: float, high: fl
     for half in range(2 * count - 1):
         whole = round(grid.low / RESOLUTION) * 2 + half * round(grid.step / RESOLUTION)
         assert grid.exponent(half / 2) == whole * RESOLUTION / 2
-
-
-def heavy_tailed(rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
-    """Moments of which a few are far from the rest: one range for all wastes most levels."""
-    v = 2.0 ** (rng.standard_normal(count) * 3 - 30)
-    v[: count // 200] *= 2.0**-60
-    m = rng.standard_normal(count) * np.sqrt(v)
-    return torch.from_numpy(m.astype(np.float32)), torch.from_numpy(v.astype(np.float32))
-
-
-def test_the_choice_is_repeatable_and_beats_the_whole_range(rng: np.random.Generator) -> None:
-    m, v = heavy_tailed(rng, 5000)
-    whole = (
-        LogGrid.spanning(float(m.abs().log2().min()), float(m.abs().log2().max()), M_LEVELS),
-        LogGrid.spanning(float(v.log2().min()), float(v.log2().max()), V_LEVELS),
-    )
-
-    chosen = choose_grids(m, v, M_LEVELS, V_LEVELS, near)
-
-    assert chosen == choose_grids(m.clone(), v.clone(), M_LEVELS, V_LEVELS, near)
-    assert rejected(chosen, m, v, near) < 0.8 * rejected(whole, m, v, near)
-
-
-def test_the_choice_for_the_real_guard_beats_the_whole_range(rng: np.random.Generator) -> None:
-    m, v = heavy_tailed(rng, 5000)
-    case = Setting(step=400.0).case()
-    whole = (
-        LogGrid.spanning(float(m.abs().log2().min()), float(m.abs().log2().max()), M_LEVELS),
-        LogGrid.spanning(float(v.log2().min()), float(v.log2().max()), V_LEVELS),
-    )
-
-    chosen = choose_grids(m, v, M_LEVELS, V_LEVELS, case.guard)
-
-    assert rejected(chosen, m, v, case.guard) < rejected(whole, m, v, case.guard)
-
-
-DEGENERATE = {
-    "empty": ([], []),
-    "one value": ([0.25], [0.5]),
-    "all equal": ([3e-4] * 70, [1e-7] * 70),
-    "all zero": ([0.0] * 5, [0.0] * 5),
-    "zero m": ([0.0] * 5, [1.0] * 5),
-    "zero v": ([1.0] * 5, [0.0] * 5),
-    "all subnormal": ([1e-45, -3e-40, 1e-42], [1e-45, 1e-44, 1e-39]),
-    "all huge": ([3e38, -3.4e38], [3.4e38, 1e38]),
-    "smallest and largest": ([1e-45, 3.4e38], [3.4e38, 1e-45]),
-    "one of them NaN": ([math.nan, 1.0, -2.0], [1.0, 2.0, 4.0]),
-    "only NaN": ([math.nan] * 3, [math.nan] * 3),
-    "infinite": ([math.inf, 1.0, -math.inf], [1.0, math.inf, 2.0]),
-    "negative v": ([1.0, 2.0], [-1.0, -2.0]),
-}
-
-
-@pytest.mark.parametrize(("m", "v"), DEGENERATE.values(), ids=DEGENERATE)
-def test_degenerate_data_gives_grids(m: list[float], v: list[float]) -> None:
-    moments = torch.tensor(m), torch.tensor(v)
-    case = Setting().case()
-
-    for guard in (near, case.guard):
-        m_grid, v_grid = choose_grids(*moments, M_LEVELS, V_LEVELS, guard)
-        assert (m_grid.levels, v_grid.levels) == (M_LEVELS, V_LEVELS)
-        assert (m_grid, v_grid) == choose_grids(*moments, M_LEVELS, V_LEVELS, guard)
-
-
-def test_what_is_not_finite_and_positive_does_not_move_the_choice(rng: np.random.Generator) -> None:
-    m, v = heavy_tailed(rng, 500)
-    odd = torch.from_numpy(floats_of([NAN, 0x7F800000, 0xFF800000, 0, 0x80000000, NAN | 1]))
-    large = torch.full_like(odd, float(floats_of(LARGEST_FINITE)))
-
-    expected = choose_grids(m, v, M_LEVELS, V_LEVELS, near)
-
-    with_odd_m = choose_grids(torch.cat([odd, m]), torch.cat([large, v]), M_LEVELS, V_LEVELS, near)
-    with_odd_v = choose_grids(torch.cat([m, large]), torch.cat([v, -odd.abs()]), M_LEVELS, V_LEVELS, near)
-    assert with_odd_m == expected
-    assert with_odd_v == expected

@@ -1,0 +1,214 @@
+"""One parameter's moments through codec and guard: codes where the guard accepts, the exact pair elsewhere.
+
+Claimed: every coordinate that is not escaped was accepted by the guard with the *decoded* pair, or else is zero and
+stays zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.adam import Scalars
+from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order
+from guarded_moments.reference.checkpoint.state import GuardedTensor, digest_of
+from guarded_moments.reference.claim import Claim
+from guarded_moments.reference.codecs import Codec, Codes
+from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
+from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.implementations import Implementation
+
+#: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
+BLOCK = 1 << 15
+#: The search accepts about what the closed form would if the tolerance were so much wider; grids are chosen for that.
+SEARCH_WIDENS = 1.3
+#: A run with parameters of its own has at least so many coordinates; shorter rows are put together.
+SMALLEST_RUN = 64
+BLOCK_RUN = 256  #: coordinates that share parameters with `per-block`
+
+Granularity = Literal["per-tensor", "per-row", "per-block"]
+
+
+def rate_of(parameter: Parameter) -> float:
+    """The learning rate that the tolerance counts in unless another is given: the group's own.
+
+    A finished schedule leaves 0, at which every claim is trivial; the `initial_lr` that the schedule started from then
+    takes its place, where the group has one.  It is 0 where there is none.
+    """
+    own = parameter.hyperparameters.lr
+    initial = parameter.param_group.get("initial_lr", 0.0)
+    if isinstance(initial, Tensor) and initial.numel() == 1:
+        initial = initial.item()
+    usable = isinstance(initial, (int, float)) and math.isfinite(initial) and initial > 0
+    return float(initial) if own == 0 and usable else own
+
+
+def constants_of(
+    parameter: Parameter, claim: Claim, implementation: Implementation, lr: float
+) -> GuardConstants[float]:
+    """The guard's constants for a parameter, with its name in any error."""
+    try:
+        return guard_constants(
+            claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, implementation, lr), lr
+        )
+    except GuardedMomentsError as error:
+        raise type(error)(f"{parameter.where}: {error}") from None
+
+
+def scalars_of(parameter: Parameter, implementation: Implementation, lr: float) -> Scalars[float]:
+    """The kernel's constants at a parameter's next update, with this learning rate."""
+    return implementation.scalars(replace(parameter.hyperparameters, lr=lr), parameter.next_step)
+
+
+def run_of(parameter: Parameter, granularity: Granularity) -> int | None:
+    """How many coordinates, in memory order, share a codec's parameters; None for all of the tensor.
+
+    A row is what one index along the slowest axis in memory selects.
+    """
+    if granularity == "per-block":
+        return BLOCK_RUN
+    axes = [
+        (stride, extent) for extent, stride in zip(parameter.m.shape, parameter.m.stride(), strict=True) if extent > 1
+    ]
+    if granularity == "per-tensor" or len(axes) <= 1:
+        return None
+    row = parameter.numel // max(axes)[1]
+    return row * -(-SMALLEST_RUN // row)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How one parameter is to be encoded."""
+
+    claim: Claim
+    implementation: Implementation
+    lr: float
+    kind: type[Codec]
+    granularity: Granularity
+    exact: bool  #: whether the search decides what the closed form rejects
+    previous: Codec | None = None  #: whose parameters are taken, where they suit
+
+    def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
+        """The previous parameters, or fitted ones."""
+        size = run_of(parameter, self.granularity)
+        if self.previous is not None:
+            return self.previous
+        m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
+        widened = constants._replace(threshold=constants.threshold * (SEARCH_WIDENS if self.exact else 1.0))
+        return self.kind.fit(m, v, lambda *states: closed_form_guard(widened, *states), size)
+
+    def apply(self, parameter: Parameter) -> GuardedTensor:
+        """Encode, guard and escape.
+
+        Raises:
+            GuardedMomentsError: the claim cannot be made about this parameter; the text names it.
+        """
+        if self.lr == 0:
+            msg = (
+                f"{parameter.where}: lr is 0, as a finished schedule leaves it: the next update is zero whatever the "
+                "state holds, and every tolerance trivial; pass the learning rate of the run that will resume, --lr on "
+                "the command line"
+            )
+            raise CheckpointError(msg)
+        constants = constants_of(parameter, self.claim, self.implementation, self.lr)
+        codec = self.codec_for(parameter, constants)
+        m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
+        codes, accepted = encode_guarded(codec, constants, m, v, exact=self.exact)
+        escaped = ~accepted
+        codes = codec.escape(codes, escaped)
+        return GuardedTensor(
+            key=parameter.key,
+            where=parameter.where,
+            shape=tuple(parameter.m.shape),
+            stride=parameter.m.stride(),
+            implementation=self.implementation.name,
+            next_step=parameter.next_step,
+            lr=self.lr,
+            codec=codec,
+            m_codes=codes.m,
+            v_codes=codes.v,
+            escapes=torch.stack([m[escaped], v[escaped]], dim=1),
+            native_digest=digest_of(parameter.m, parameter.v),
+            reasons=escape_reasons(m[escaped], v[escaped]),
+            place=parameter.place,
+        )
+
+
+def encode_guarded(
+    codec: Codec, constants: GuardConstants[float], m: Tensor, v: Tensor, *, exact: bool, start: int = 0
+) -> tuple[Codes, Tensor]:
+    """Codes of a tensor, and where the guard lets them stand: bool, (n,).
+
+    Args:
+        codec: with its parameters.
+        constants: of the guard.
+        m: first moments, float32, shape (n,), any values.
+        v: second moments, float32, shape (n,), any values.
+        exact: whether the search decides what the closed form rejects.
+        start: place in the tensor of the first coordinate.
+    """
+    codes = Codes(*(torch.empty(len(m), dtype=codec.code_type) for _ in range(2)))
+    accepted = torch.empty(len(m), dtype=torch.bool)
+    doubtful, states = [], []
+    for begin in range(0, len(m), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        judged = _Block.of(codec, constants, m[block], v[block], start + begin)
+        codes.m[block], codes.v[block], accepted[block] = judged.codes.m, judged.codes.v, judged.accepted
+        if exact:
+            index = (judged.usable & ~judged.accepted).nonzero().flatten()
+            doubtful.append(index + begin)
+            states.append(judged.states.select(index))
+    if exact and doubtful:  # all of a tensor together
+        together = States(*(torch.cat(parts) for parts in zip(*states, strict=True)))
+        accepted[torch.cat(doubtful)] = exact_guard(constants, *together)
+    return codes, accepted
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Coordinates that were encoded and put to the closed form."""
+
+    codes: Codes
+    states: States
+    usable: Tensor  #: where the guard is defined and the codes are no escape
+    accepted: Tensor
+
+    @classmethod
+    def of(cls, codec: Codec, constants: GuardConstants[float], m: Tensor, v: Tensor, start: int) -> _Block:
+        covered = in_domain(m, v)
+        zero = torch.zeros(())
+        codes = codec.encode(torch.where(covered, m, zero), torch.where(covered, v, zero), start)
+        states = States(m, v, *codec.decode(*codes, start))
+        usable = covered & ~codec.escaped(*codes)
+        accepted = usable & closed_form_guard(constants, *states)
+        for tried in codec.alternatives(codes):
+            open_to = (usable & ~accepted).nonzero().flatten()
+            other = States(m, v, *codec.decode(*tried, start)).select(open_to)
+            better = open_to[closed_form_guard(constants, *other)]
+            accepted[better] = True
+            codes.m[better], codes.v[better] = tried.m[better], tried.v[better]
+        return cls(codes, states, usable, accepted)
+
+
+def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:
+    """Escaped coordinates by the reason they were kept; the first that applies counts."""
+    reasons: Counter[str] = Counter()
+    left = torch.ones_like(m, dtype=torch.bool)
+    for reason, applies in (
+        ("NaN or infinity", ~(m.isfinite() & v.isfinite())),
+        ("negative second moment", torch.signbit(v)),
+        ("minus zero", (m == 0) & torch.signbit(m)),
+        ("outside the guard's range", ~in_domain(m, v)),
+        ("not within tolerance", torch.ones_like(left)),
+    ):
+        count = int((left & applies).sum())
+        if count:
+            reasons[reason] = count
+        left &= ~applies
+    return dict(reasons)

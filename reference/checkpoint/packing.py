@@ -1,0 +1,169 @@
+"""What stands where inside a `.gmc` file: guarded tensors as one description and a few long arrays, and back.
+
+    "m_codes", "v_codes"    uint8: the codes of all guarded tensors, one after the other, little-endian
+    "escapes"               float32, (escapes, 2): the native pairs, in the same order
+    "parameters"            uint8: what codecs need besides plain data, as the description says
+    "description"           uint8: zlib of JSON, one entry per guarded tensor, and the tensors kept whole
+
+Few arrays and a compressed description keep the overhead of a tensor to some forty bytes.
+
+Claimed: `unpacked` gives what `packed` was given, or raises.  Nothing in a file is trusted to fit anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.checkpoint.layouts import entry_at
+from guarded_moments.reference.checkpoint.optimizer_state import is_dense
+from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor
+from guarded_moments.reference.codecs import CODECS, Codec
+from guarded_moments.reference.errors import FormatError, UnsupportedError
+
+_TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.int16)}
+_NATIVE = 2  #: moments of a coordinate
+
+
+def packed(state: GuardedState) -> dict[str, Tensor]:
+    """The arrays of a file, all but those of the checkpoint around the moments."""
+    parameters = [array for tensor in state.tensors for array in tensor.codec.parameter_tensors().values()]
+    return {
+        "m_codes": _joined([tensor.m_codes for tensor in state.tensors]),
+        "v_codes": _joined([tensor.v_codes for tensor in state.tensors]),
+        "escapes": torch.cat([torch.empty(0, _NATIVE), *(tensor.escapes for tensor in state.tensors)]),
+        "parameters": _joined(parameters),
+        "description": as_bytes(description(state)),
+    }
+
+
+def description(state: GuardedState) -> bytes:
+    """What a file says of its tensors, compressed."""
+    content = {
+        "tensors": [_describe(tensor) for tensor in state.tensors],
+        "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
+    }
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
+
+
+def _describe(tensor: GuardedTensor) -> dict[str, Any]:
+    arrays = tensor.codec.parameter_tensors()
+    return {
+        "place": list(tensor.place),
+        "key": tensor.key,
+        "where": tensor.where,
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride),
+        "implementation": tensor.implementation,
+        "next_step": tensor.next_step,
+        "lr": repr(tensor.lr),
+        "codec": tensor.codec.name,
+        "parameters": dict(tensor.codec.parameters()),
+        "arrays": {name: [str(x.dtype).removeprefix("torch."), len(x)] for name, x in arrays.items()},
+        "escapes": len(tensor.escapes),
+        "native_digest": tensor.native_digest,
+    }
+
+
+def as_bytes(content: bytes) -> Tensor:
+    """As a tensor of uint8."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+
+
+def _joined(arrays: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.empty(0, dtype=torch.uint8), *(array.contiguous().view(torch.uint8) for array in arrays)])
+
+
+class _Reader:
+    """Takes arrays off the front of a long one."""
+
+    def __init__(self, content: Tensor, what: str) -> None:
+        self._left, self._what = content, what
+
+    def take(self, dtype: torch.dtype, count: int) -> Tensor:
+        size = count * dtype.itemsize
+        if not 0 <= size <= len(self._left):
+            raise FormatError(f"its {self._what} end before the tensors do")
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken.clone().view(dtype)
+
+    def close(self) -> None:
+        if len(self._left):
+            raise FormatError(f"its {self._what} are {len(self._left)} bytes more than the tensors need")
+
+
+def unpacked(
+    tensors: Mapping[str, Tensor], skeleton: Mapping[str, Any]
+) -> tuple[tuple[GuardedTensor, ...], tuple[KeptTensor, ...]]:
+    """The guarded and the kept tensors.
+
+    Raises:
+        FormatError: the arrays do not fit the description; also KeyError, TypeError, ValueError and zlib.error.
+        UnsupportedError: a codec that this version does not know.
+    """
+    content = json.loads(zlib.decompress(bytes(tensors["description"].numpy().data)))
+    names = ("m_codes", "v_codes", "parameters")
+    if any(tensors[name].dtype is not torch.uint8 or tensors[name].ndim != 1 for name in names):
+        raise FormatError("its codes and parameters are not bytes")
+    escapes = tensors["escapes"]
+    if escapes.dtype is not torch.float32 or escapes.ndim != _NATIVE or escapes.shape[1] != _NATIVE:
+        raise FormatError("its escapes are not pairs of float32")
+    m_codes, v_codes, parameters = (_Reader(tensors[name], name.replace("_", " ")) for name in names)
+    pairs = _Reader(escapes.flatten().view(torch.uint8), "escapes")
+    guarded = []
+    for entry in content["tensors"]:
+        kind = codec_named(entry)
+        arrays = {name: parameters.take(_TYPES[dtype], int(count)) for name, (dtype, count) in entry["arrays"].items()}
+        numel = math.prod(entry["shape"])
+        codes = (m_codes.take(kind.code_type, numel), v_codes.take(kind.code_type, numel))
+        own = pairs.take(torch.float32, _NATIVE * int(entry["escapes"])).view(-1, _NATIVE)
+        guarded.append(assembled(entry, kind.from_parameters(entry["parameters"], arrays), codes, own, skeleton))
+    for reader in (m_codes, v_codes, parameters, pairs):
+        reader.close()
+    return tuple(guarded), tuple(KeptTensor(*entry) for entry in content["kept"])
+
+
+def codec_named(entry: Mapping[str, Any]) -> type[Codec]:
+    """The codec that an entry of a description names."""
+    if entry["codec"] not in CODECS:
+        known = ", ".join(CODECS)
+        raise UnsupportedError(f"{entry['where']}: codec {entry['codec']!r} is not known; this version knows {known}")
+    return CODECS[entry["codec"]]
+
+
+def assembled(
+    entry: Mapping[str, Any],
+    codec: Codec,
+    codes: tuple[Tensor, Tensor],
+    escapes: Tensor,
+    skeleton: Mapping[str, Any],
+) -> GuardedTensor:
+    """One guarded tensor, once its parts have been seen to fit each other."""
+    where, shape, stride = entry["where"], tuple(entry["shape"]), tuple(entry["stride"])
+    place = tuple(entry["place"])
+    if not is_dense(shape, stride) or not isinstance(entry_at(skeleton, place, entry["key"]), dict):
+        raise FormatError(f"{where}: its key, shape or memory layout does not fit the rest of the file")
+    codec.require_numel(math.prod(shape))
+    if len(escapes) != int(codec.escaped(*codes).sum()):
+        raise FormatError(f"{where}: its codes and escapes do not fit its shape {shape}")
+    return GuardedTensor(
+        place=place,
+        key=entry["key"],
+        where=where,
+        shape=shape,
+        stride=stride,
+        implementation=entry["implementation"],
+        next_step=float(entry["next_step"]),
+        lr=float(entry["lr"]),
+        codec=codec,
+        m_codes=codes[0],
+        v_codes=codes[1],
+        escapes=escapes,
+        native_digest=entry["native_digest"],
+    )

@@ -1,0 +1,111 @@
+"""A compressed optimizer state as a value: what a `.gmc` file holds.
+
+Claimed: `GuardedTensor.decode` gives back escaped pairs bit for bit, and what the codec decodes elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of
+from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
+from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+from guarded_moments.reference.codecs import Codec
+
+
+@dataclass(frozen=True)
+class GuardedTensor:
+    """The guarded moments of one parameter; flat tensors are in the memory order of the native moments."""
+
+    key: int | str
+    where: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    implementation: str
+    next_step: float
+    lr: float  #: the learning rate that the tolerance counts in
+    codec: Codec
+    m_codes: Tensor  #: of the codec's `code_type`, (numel,)
+    v_codes: Tensor  #: likewise
+    escapes: Tensor  #: float32, (escapes, 2): the native pairs, in order
+    native_digest: str  #: of both native moments
+    reasons: Mapping[str, int] = field(default_factory=dict)  #: escapes by reason; known only to the compressor
+    place: Place = ()  #: of the optimizer's state_dict in the checkpoint
+
+    @property
+    def numel(self) -> int:
+        """Coordinates."""
+        return self.m_codes.numel()
+
+    @property
+    def escaped(self) -> Tensor:
+        """Where the exact pair is kept: bool, (numel,)."""
+        return self.codec.escaped(self.m_codes, self.v_codes)
+
+    def decode(self) -> tuple[Tensor, Tensor]:
+        """The recovered moments, float32, (numel,), escapes included."""
+        m, v = self.codec.decode(self.m_codes, self.v_codes)
+        escaped = self.escaped
+        m[escaped], v[escaped] = self.escapes[:, 0], self.escapes[:, 1]
+        return m, v
+
+
+@dataclass(frozen=True)
+class KeptTensor:
+    """A parameter whose moments are stored exactly, whole."""
+
+    key: int | str
+    where: str
+    numel: int
+    because: str
+
+
+@dataclass(frozen=True)
+class GuardedState:
+    """A compressed checkpoint: what a `.gmc` file holds."""
+
+    tolerance: Tolerance
+    gradient_bound: GradientBound
+    tensors: tuple[GuardedTensor, ...]
+    kept: tuple[KeptTensor, ...]
+    skeleton: StateDict  #: the checkpoint with the guarded moments replaced by None
+
+    @property
+    def coordinates(self) -> int:
+        """Coordinates in the state, guarded and kept."""
+        return sum(t.numel for t in self.tensors) + sum(t.numel for t in self.kept)
+
+    @property
+    def escapes(self) -> int:
+        """Coordinates of guarded tensors that are stored exactly."""
+        return sum(len(t.escapes) for t in self.tensors)
+
+    def claim_for(self, tensor: GuardedTensor) -> Claim:
+        """What is claimed about that tensor's coordinates."""
+        return Claim(self.tolerance, self.gradient_bound, tensor.implementation)
+
+    def at_rate(self, lr: float) -> GuardedState:
+        """The same codes under a claim that counts in another learning rate, to audit what it would mean there."""
+        return replace(self, tensors=tuple(replace(tensor, lr=lr) for tensor in self.tensors))
+
+    def entry_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
+        """What is kept of a parameter's entry in `state`."""
+        return entry_at(self.skeleton, tensor.place, tensor.key)
+
+    def group_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
+        """The param_group that governs a parameter."""
+        return group_of(self.skeleton, tensor.place, tensor.key)
+
+
+def digest_of(m: Tensor, v: Tensor) -> str:
+    """Sixteen hex digits that tell one pair of native moments from another (BLAKE2b of their bytes)."""
+    digest = hashlib.blake2b(digest_size=8)
+    for moment in (m, v):
+        digest.update(in_memory_order(moment).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -47,7 +47,7 @@ def test_a_trainers_checkpoint_comes_back_whole(name: str) -> None:
     assert differences(without_moments(native, state), without_moments(recovered, state)) == []
     for key in range(4):
         ours, theirs = (at(checkpoint, place)["state"][key]["exp_avg"] for checkpoint in (recovered, native))
-        assert torch.allclose(ours, theirs, rtol=0.2, atol=0), key
+        assert torch.allclose(ours, theirs, rtol=0.2, atol=float(theirs.abs().max()) / 50), key
 
 
 @pytest.mark.parametrize("name", LARGER_SAMPLES)

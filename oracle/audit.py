@@ -9,7 +9,7 @@ Claimed: what `worst_case.Verdict` claims, for every coordinate; counts add up t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +136,23 @@ def audit(state: GuardedState, native: Mapping[str, Any], progress: Callable[[in
         if progress is not None:
             progress(done, state.coordinates)
     return result
+
+
+def combined(results: Sequence[Audit]) -> Audit:
+    """The audits of the files of one checkpoint as one."""
+    whole = Audit(
+        claims=sorted({claim for result in results for claim in result.claims}),
+        not_claimed=next((result.not_claimed for result in results if result.not_claimed), ""),
+        platform=platform_description(),
+        tensors=[tensor for result in results for tensor in result.tensors],
+        findings=[finding for result in results for finding in result.findings][:_SPELLED_OUT],
+    )
+    for result in results:
+        for reason, count in result.kept.items():
+            whole.kept[reason] = whole.kept.get(reason, 0) + count
+    closest = [result.closest for result in results if result.closest is not None]
+    whole.closest = max(closest, key=lambda finding: finding.deviation or 0.0, default=None)
+    return whole
 
 
 def _require_own(

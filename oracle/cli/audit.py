@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,24 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from guarded_moments.oracle.audit import Audit, Finding, audit, reasons_of
-from guarded_moments.oracle.cli.common import FILE, NUMBER, force_option, foreign_rates, out, percent, progress_bar
+from guarded_moments.oracle.audit import Audit, Finding, audit, combined, reasons_of
+from guarded_moments.oracle.cli.common import (
+    FILE,
+    NUMBER,
+    force_option,
+    foreign_rates,
+    is_folder,
+    out,
+    percent,
+    progress_bar,
+    said_of,
+)
 from guarded_moments.oracle.platform import platform_certificate
 from guarded_moments.oracle.stuck_steps import stuck_steps
-from guarded_moments.reference.checkpoint import load_checkpoint, read
+from guarded_moments.reference.checkpoint import GuardedState, load_checkpoint, read
+from guarded_moments.reference.checkpoint.distributed import Folder, shards_of
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
-from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of
 
 
@@ -37,23 +48,24 @@ def command(
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
 ) -> int:
-    """Audit COMPRESSED (a .gmc file) against the native checkpoint it was made from: every coordinate, no sample.
+    """Audit COMPRESSED (a .gmc file, or a folder of them) against the native checkpoint: every coordinate, no sample.
 
     Each coordinate is decoded, its worst gradient within the bound is searched, and the claim is decided on the
     bit-exact op model.  Exit status 0 only if there is no violation and nothing is undecided, else 1.
     """
     if json_file is not None:
         check_output(json_file, overwrite=force, inputs=(compressed, native))
-    state = read(compressed) if lr is None else read(compressed).at_rate(lr)
-    checkpoint = load_checkpoint(native)
     started = time.perf_counter()
-    with progress_bar(f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors") as progress:
-        try:
-            result = audit(state, checkpoint, progress)
-        except GuardedMomentsError as error:
-            raise type(error)(f"{native}: {error}") from None
+    results, rates, size = [], dict[str, None](), 0
+    for path, state, checkpoint in _files(compressed, native):
+        audited = state if lr is None else state.at_rate(lr)
+        text = f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors"
+        with progress_bar(text) as progress, said_of(native):
+            results.append(audit(audited, checkpoint, progress))
+        rates.update(dict.fromkeys((*foreign_rates(audited), *stuck_steps(audited))))
+        size += path.stat().st_size - bytes_beside(path)
     seconds = time.perf_counter() - started
-    size = compressed.stat().st_size - bytes_beside(compressed)
+    result = combined(results)
     bit_rate = 8 * size / result.coordinates if result.coordinates else 0.0
     if json_file is not None:
         content = json.dumps(as_json(result, bit_rate), indent=1)
@@ -62,10 +74,20 @@ def command(
     console = out()
     if verbose:
         console.print(_tensor_table(result))
-    for line in (*foreign_rates(state), *stuck_steps(state)):
+    for line in rates:
         console.print(line)
     _summary(console, result, bit_rate, seconds)
     return 0 if result.holds else 1
+
+
+def _files(compressed: Path, native: Path) -> Iterator[tuple[Path, GuardedState, dict[str, Any]]]:
+    """The compressed files with their states and the native checkpoints they were made from: one, or a folder's."""
+    if not is_folder(compressed):
+        yield compressed, read(compressed), load_checkpoint(native)
+        return
+    folder = Folder(native)
+    for shard in shards_of(compressed):
+        yield shard.path, shard.state, folder.shard(shard.file)
 
 
 def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 from guarded_moments.reference.checkpoint import GuardedState
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+from guarded_moments.reference.errors import GuardedMomentsError
 
 
 class Number(click.ParamType[float]):
@@ -93,6 +94,24 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield update
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder; what cannot be looked at is none, and the readers say why."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+@contextmanager
+def said_of(path: Path) -> Iterator[None]:
+    """Put the name of an input in front of what is said of its content."""
+    try:
+        yield
+    except GuardedMomentsError as error:
+        text = str(error)
+        raise (error if text.startswith(str(path)) else type(error)(f"{path}: {text}")) from None
 
 
 def foreign_rates(state: GuardedState) -> list[str]:

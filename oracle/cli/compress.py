@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import click
 from rich.table import Table
@@ -15,23 +15,31 @@ from guarded_moments.oracle.cli.common import (
     NUMBER,
     check_claim,
     force_option,
-    foreign_rates,
     grad_bound_option,
+    is_folder,
     op_model_option,
     out,
     percent,
     progress_bar,
+    said_of,
     tolerance_option,
 )
-from guarded_moments.oracle.stuck_steps import stuck_steps
+from guarded_moments.oracle.cli.summary import Summary
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_checkpoint, read, write
 from guarded_moments.reference.checkpoint.bit_rate import bit_rate, tensor_bit_rate
+from guarded_moments.reference.checkpoint.distributed import Folder, compress_shards, finish_compressed
 from guarded_moments.reference.checkpoint.encoding import Granularity
-from guarded_moments.reference.checkpoint.file_format import bytes_beside
 from guarded_moments.reference.checkpoint.writing import check_output
 from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.codecs import CODECS
-from guarded_moments.reference.errors import GuardedMomentsError
+
+
+class _Done(NamedTuple):
+    """One file, compressed and written."""
+
+    state: GuardedState
+    written: Path
+    native_bytes: int
 
 
 @click.command("compress")
@@ -90,7 +98,8 @@ def command(
     """Compress CHECKPOINT (a file of torch.save with the state_dict of torch's Adam or AdamW in it) into OUTPUT.
 
     The state_dict may be the whole file, or lie in a larger checkpoint beside weights and schedulers, as trainers save
-    it; there may be several.
+    it; there may be several.  A folder of torch.distributed.checkpoint becomes a folder with one .gmc file for each of
+    its files, compressed one after the other.
 
     Both moments of every parameter are stored in 8 bits, on grids chosen from the data.  A coordinate whose next update
     could then deviate by more than TAU learning rates for some gradient within G keeps its exact values, as does
@@ -103,60 +112,45 @@ def command(
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     check_claim(tolerance, grad_bound)
     Horizon.parse(horizon)
+    choices: dict[str, Any] = {
+        "tolerance": tolerance,
+        "grad_bound": grad_bound,
+        "codec": codec,
+        "grid": grid,
+        "grids_from": None if grids_from is None else read(grids_from),
+        "guard": guard,
+        "implementation": op_model,
+        "lr": lr,
+    }
+    work = _compress_folder if is_folder(checkpoint) else _compress_file
+    summary, started = Summary(), time.perf_counter()
+    native_bytes = 0
+    for shard in work(checkpoint, output, choices, force=force):
+        native_bytes += shard.native_bytes
+        if verbose:
+            out().print(_tensor_table(shard.state))
+            out().print(_parts(shard.state))
+        summary.add(shard.state, shard.written)
+    summary.print(out(), output, native_bytes, time.perf_counter() - started)
+
+
+def _compress_file(checkpoint: Path, output: Path, choices: dict[str, Any], *, force: bool) -> Iterator[_Done]:
     check_output(output, overwrite=force, inputs=(checkpoint,))  # before the work, not after
     native = load_checkpoint(checkpoint)
-    earlier = None if grids_from is None else read(grids_from)
-    started = time.perf_counter()
-    with progress_bar("compressing") as progress:
-        try:
-            state = compress(
-                native,
-                tolerance=tolerance,
-                grad_bound=grad_bound,
-                codec=codec,
-                grid=grid,
-                grids_from=earlier,
-                guard=guard,
-                implementation=op_model,
-                lr=lr,
-                progress=progress,
-            )
-        except GuardedMomentsError as error:
-            raise type(error)(f"{checkpoint}: {error}") from None
-    seconds = time.perf_counter() - started
-    size = write(state, output, overwrite=force)
-    if verbose:
-        out().print(_tensor_table(state))
-        out().print(_parts(state))
-    _summary(state, checkpoint, output, size, seconds)
+    with progress_bar("compressing") as progress, said_of(checkpoint):
+        state = compress(native, **choices, progress=progress)
+    write(state, output, overwrite=force)
+    yield _Done(state, output, checkpoint.stat().st_size)
 
 
-def _summary(state: GuardedState, checkpoint: Path, output: Path, size: int, seconds: float) -> None:
-    console, coordinates, beside = out(), state.coordinates, bytes_beside(output)
-    rate = (
-        f"{8 * (size - beside) / coordinates:.2f} bits per coordinate (native 64), all overhead in"
-        if coordinates
-        else "-"
-    )
-    console.print(f"claim     {'; '.join(sorted({state.claim_for(t).sentence() for t in state.tensors})) or 'none'}")
-    for line in (*foreign_rates(state), *stuck_steps(state)):
-        console.print(line)
-    console.print(f"stored    {coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors, {rate}")
-    console.print(f"exact     {state.escapes:,} coordinates escaped ({percent(state.escapes, coordinates)})")
-    reasons: Counter[str] = Counter()
-    for tensor in state.tensors:
-        reasons.update(tensor.reasons)
-    for reason, count in reasons.most_common():
-        console.print(f"            {count:,} {reason}")
-    kept: Counter[str] = Counter()
-    for whole in state.kept:
-        kept[whole.because] += whole.numel
-    for reason, count in kept.most_common():
-        console.print(f"kept      {count:,} coordinates whole, not covered by the guard: {reason}")
-    if beside:
-        console.print(f"beside    {beside:,} bytes for what is no optimizer's state, bit for bit, not in the bit rate")
-    console.print(f"time      {seconds:.2f} s, {1e9 * seconds / coordinates if coordinates else 0:.0f} ns a coordinate")
-    console.print(f"written   {output}  {size:,} bytes, from {checkpoint.stat().st_size:,}")
+def _compress_folder(checkpoint: Path, output: Path, choices: dict[str, Any], *, force: bool) -> Iterator[_Done]:  # noqa: ARG001 - a folder is never replaced
+    """Each file of a folder of torch.distributed.checkpoint; the output then takes its place when all are there."""
+    native = Folder(checkpoint)
+    with progress_bar("compressing files") as progress:
+        for done, shard in enumerate(compress_shards(native, output, **choices)):
+            yield _Done(shard.state, shard.path, (checkpoint / shard.file).stat().st_size)
+            progress(done + 1, len(native.files))
+    finish_compressed(native, output)
 
 
 def _tensor_table(state: GuardedState) -> Table:

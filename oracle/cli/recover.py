@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import torch
 
-from guarded_moments.oracle.cli.common import FILE, force_option, out
+from guarded_moments.oracle.cli.common import FILE, force_option, is_folder, out, progress_bar
 from guarded_moments.reference.checkpoint import read, recover
+from guarded_moments.reference.checkpoint.distributed import recover_folder
+from guarded_moments.reference.checkpoint.distributed.metadata import read_metadata
 from guarded_moments.reference.checkpoint.writing import check_output, write_bytes
 
 
@@ -20,9 +22,13 @@ from guarded_moments.reference.checkpoint.writing import check_output, write_byt
 def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT001 - a flag on the command line
     """Recover COMPRESSED (a .gmc file) into OUTPUT, a checkpoint of the same layout as the one compressed.
 
+    A folder of .gmc files becomes a folder of torch.distributed.checkpoint again, for any number of ranks.
     Everything but the guarded moments is bit-identical to the checkpoint that was compressed; of a bare state_dict,
     optimizer.load_state_dict takes it.
     """
+    if is_folder(compressed):
+        _recover_folder(compressed, output)
+        return
     check_output(output, overwrite=force, inputs=(compressed,))
     state = read(compressed)
     content = io.BytesIO()  # torch.save to a full disk fails in ways of its own
@@ -31,3 +37,14 @@ def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT00
     out().print(
         f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
     )
+
+
+def _recover_folder(compressed: Path, output: Path) -> None:
+    coordinates = files = 0
+    total = len(read_metadata(compressed, with_files=False).files())
+    with progress_bar("recovering files") as progress:
+        for shard in recover_folder(compressed, output):
+            coordinates += shard.state.coordinates
+            files += 1
+            progress(files, total)
+    out().print(f"recovered {coordinates:,} coordinates of {files} files into {output}")

@@ -17,7 +17,7 @@ import torch
 
 from guarded_moments.reference.checkpoint.layouts import at, in_words, places_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
-from guarded_moments.reference.errors import CheckpointError, UnsupportedError
+from guarded_moments.reference.errors import CheckpointError
 
 #: Classes named in a refusal; a pickled model can need hundreds.
 _NAMED = 8
@@ -44,7 +44,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing, damaged, no checkpoint, without an optimizer's state, or needs classes
             that would have to be executed.
-        UnsupportedError: it is a folder.
     """
     _require_readable(path)
     try:
@@ -75,8 +74,8 @@ def _require_readable(path: Path) -> None:
         with path.open("rb") as file:
             file.read(1)
     except IsADirectoryError:
-        msg = f"{path}: is a directory; checkpoints of torch.distributed.checkpoint are not supported yet"
-        raise UnsupportedError(msg) from None
+        msg = f"{path}: is a directory, expected a file of torch.save"
+        raise CheckpointError(msg) from None
     except FileNotFoundError:
         msg = f"{path}: there is no such file"
         raise CheckpointError(msg) from None

@@ -161,7 +161,7 @@ ARGUMENTS = {
 
 CHECKPOINTS = {
     "missing": Bad(COMPRESS, "bad.pt", "there is no such file"),
-    "a directory": Bad(COMPRESS, "bad.pt", "is a directory", directory("bad.pt")),
+    "a directory": Bad(COMPRESS, "bad.pt", "is a folder without .metadata", directory("bad.pt")),
     "a name too long": Bad(f"compress {'x' * 300} out.gmc {CLAIM}", "x" * 300, "File name too long"),
     "empty": Bad(COMPRESS, "bad.pt", "is no checkpoint of torch.save, or is damaged", empty("bad.pt")),
     "text": Bad(COMPRESS, "bad.pt", "is no checkpoint of torch.save, or is damaged", text("bad.pt")),
@@ -215,7 +215,7 @@ CHECKPOINTS = {
 
 COMPRESSED = {
     "missing": Bad("recover bad.gmc out.pt", "bad.gmc", "there is no such file"),
-    "a directory": Bad("recover bad.gmc out.pt", "bad.gmc", "Is a directory", directory("bad.gmc")),
+    "a directory": Bad("recover bad.gmc out.pt", "bad.gmc", "is a folder without .metadata", directory("bad.gmc")),
     "empty": Bad("recover bad.gmc out.pt", "bad.gmc", "is no .gmc file, or is truncated", empty("bad.gmc")),
     "text": Bad("recover bad.gmc out.pt", "bad.gmc", "is no .gmc file", text("bad.gmc")),
     "a checkpoint": Bad("recover optimizer.pt out.pt", "optimizer.pt", "is no .gmc file"),

@@ -1,0 +1,61 @@
+"""What `gmc compress` prints at its end, summed over one file or the files of a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from guarded_moments.oracle.cli.common import foreign_rates, percent
+from guarded_moments.oracle.stuck_steps import stuck_steps
+from guarded_moments.reference.checkpoint import GuardedState
+from guarded_moments.reference.checkpoint.file_format import bytes_beside
+
+
+class Summary:
+    """Counts of what was compressed and written."""
+
+    def __init__(self) -> None:
+        self._claims: set[str] = set()
+        self._lines: dict[str, None] = {}
+        self._coordinates = self._tensors = self._escapes = 0
+        self._reasons: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
+        self._bytes = self._beside = 0
+
+    def add(self, state: GuardedState, path: Path) -> None:
+        """Count one state and the file it was written to."""
+        self._claims |= {state.claim_for(tensor).sentence() for tensor in state.tensors}
+        self._lines.update(dict.fromkeys((*foreign_rates(state), *stuck_steps(state))))
+        self._coordinates += state.coordinates
+        self._tensors += len(state.tensors) + len(state.kept)
+        self._escapes += state.escapes
+        for tensor in state.tensors:
+            self._reasons.update(tensor.reasons)
+        for whole in state.kept:
+            self._kept[whole.because] += whole.numel
+        self._bytes += path.stat().st_size
+        self._beside += bytes_beside(path)
+
+    def print(self, console: Console, output: Path, native_bytes: int, seconds: float) -> None:
+        """The lines."""
+        coordinates = self._coordinates
+        rate = f"{8 * (self._bytes - self._beside) / coordinates:.2f}" if coordinates else "-"
+        console.print(f"claim     {'; '.join(sorted(self._claims)) or 'none'}")
+        for line in self._lines:
+            console.print(line)
+        of = f"stored    {coordinates:,} coordinates of {self._tensors} tensors"
+        console.print(f"{of}, {rate} bits per coordinate (native 64), all overhead in" if coordinates else f"{of}, -")
+        console.print(f"exact     {self._escapes:,} coordinates escaped ({percent(self._escapes, coordinates)})")
+        for reason, count in self._reasons.most_common():
+            console.print(f"            {count:,} {reason}")
+        for reason, count in self._kept.most_common():
+            console.print(f"kept      {count:,} coordinates whole, not covered by the guard: {reason}")
+        if self._beside:
+            console.print(
+                f"beside    {self._beside:,} bytes for what is no optimizer's state, bit for bit, not in the bit rate"
+            )
+        each = 1e9 * seconds / coordinates if coordinates else 0
+        console.print(f"time      {seconds:.2f} s, {each:.0f} ns a coordinate")
+        console.print(f"written   {output}  {self._bytes:,} bytes, from {native_bytes:,}")

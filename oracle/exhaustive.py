@@ -22,11 +22,11 @@ from guarded_moments.reference.adam import Scalars, StepOptions, make_increment,
 from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
 from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.search import States
-from guarded_moments.reference.op_models import OpModel, SquareRoot
+from guarded_moments.reference.op_models import OpModel, SquareRoot, Update
 from guarded_moments.reference.platform import one_torch_thread
 
-#: Gradients worked on at a time: the seven arrays of a block stay in a core's cache.
-_BLOCK = 1 << 14
+#: Gradients worked on at a time: the arrays of a block stay in a core's cache.
+_BLOCK = 1 << 15
 _SIGN = 0x80000000
 
 
@@ -52,11 +52,14 @@ class CompiledTrajectories:
 
     def __init__(self, model: OpModel, options: StepOptions, scalars: Scalars[float]) -> None:
         """Compile the op model (once a model and options; a few seconds) and fix its constants."""
-        self._moments, self._deviations = _compiled(model, options)
+        self._moments, self._distances = _compiled(model, options)
+        self._largest = _compiled_largest()
         self._scalars = Scalars(*(np.float32(value) for value in scalars))
         self._root: Callable[..., Any] = _platform_root if model.square_root is SquareRoot.PLATFORM else _correct_root
         self._arrays = [np.empty(_BLOCK, dtype=np.float32) for _ in range(4)]
-        self._distances = np.empty(_BLOCK, dtype=np.float64)
+        unrounded = model.update is Update.DIVIDE_THEN_MULTIPLY  # an exact product, of more digits than binary32 has
+        self._updates = [np.empty(_BLOCK, dtype=np.float64 if unrounded else np.float32) for _ in range(2)]
+        self._distance = np.empty(_BLOCK, dtype=np.float64)
 
     def worst(self, coordinate: Coordinate, first: int, count: int) -> Extreme:
         """The largest deviation at the gradients whose bits are `first, first + 1, ..., first + count - 1`."""
@@ -65,13 +68,18 @@ class CompiledTrajectories:
         for begin in range(first, first + count, _BLOCK):
             size = min(_BLOCK, first + count - begin)
             m, v, m_hat, v_hat = (array[:size] for array in self._arrays)
-            distances = self._distances[:size]
+            distances = self._distance[:size]
             self._moments(np.uint32(begin), *state, self._scalars, m, v, m_hat, v_hat)
             self._root(v)
             self._root(v_hat)
-            found = self._deviations(m, v, m_hat, v_hat, self._scalars, distances)
-            if found > deviation:
-                deviation, at = found, begin + int(distances.argmax())
+            native, recovered = (array[:size] for array in self._updates)
+            self._distances(m, v, m_hat, v_hat, self._scalars, native, recovered, distances)
+            largest = distances.max()
+            if largest < deviation:  # rounded to nearest, so no exact one is above `deviation` either
+                continue
+            exact, place = self._largest(native, recovered, distances, largest)
+            if exact > deviation:
+                deviation, at = exact, begin + place
         return Extreme(float(deviation), _value(at), count)
 
 
@@ -137,7 +145,7 @@ def _correct_root(values: np.ndarray[Any, Any]) -> None:
 
 @cache
 def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compile the two loops around the root: new moments of a block, and the deviations that follow from them."""
+    """Compile the loops around the root: new moments of a block, and both updates with their distance."""
     op: Any = CompiledBinary32()
     moments_of, increment = make_moments(op, model, options, jit), make_increment(op, model, jit)
 
@@ -151,22 +159,40 @@ def _compiled(model: OpModel, options: StepOptions) -> tuple[Callable[..., Any],
             new_m[i], new_v[i] = moments_of(m, v, g[i], k)
             new_m_hat[i], new_v_hat[i] = moments_of(m_hat, v_hat, g[i], k)
 
+    # Two plain loops, so that both are vectorised.
     @numba.njit(error_model="numpy")
-    def deviations(m, root, m_hat, root_hat, k, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        worst = -1.0
+    def distances(m, root, m_hat, root_hat, k, native, recovered, distance):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         for i in range(len(m)):
-            native = np.float64(increment(m[i], root[i], k))
-            recovered = np.float64(increment(m_hat[i], root_hat[i], k))
-            difference = recovered - native
-            back = difference - recovered
-            error = (recovered - (difference - back)) - (native + back)  # TwoSum: exact where finite
-            distance = abs(difference)
-            if (error > 0.0 and difference > 0.0) or (error < 0.0 and difference < 0.0):
-                distance = np.nextafter(distance, np.inf)
-            if not np.isfinite(distance):
-                distance = np.float64(0.0 if native == recovered else np.inf)
-            distances[i] = distance
-            worst = max(worst, distance)
-        return worst
+            native[i] = increment(m[i], root[i], k)
+            recovered[i] = increment(m_hat[i], root_hat[i], k)
+        for i in range(len(m)):
+            distance[i] = abs(np.float64(recovered[i]) - np.float64(native[i]))
 
-    return moments, deviations
+    return moments, distances
+
+
+@cache
+def _compiled_largest() -> Callable[..., tuple[float, int]]:
+    """Compile the search for the largest of a block's distances."""
+
+    @numba.njit(error_model="numpy")
+    def largest(native, recovered, distance, nearest):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        """The largest distance rounded up, where `nearest` is the largest rounded to nearest, or NaN."""
+        worst, place = -1.0, 0
+        for i in range(len(distance)):
+            if distance[i] != nearest and np.isfinite(nearest):
+                continue
+            a, b, exact = np.float64(recovered[i]), np.float64(native[i]), distance[i]
+            difference = a - b
+            back = difference - a
+            error = (a - (difference - back)) - (b + back)  # TwoSum: exact where finite
+            if (error > 0.0 and difference > 0.0) or (error < 0.0 and difference < 0.0):
+                exact = np.nextafter(exact, np.inf)
+            if not np.isfinite(exact):
+                exact = np.float64(0.0 if a == b else np.inf)
+            if exact > worst:
+                worst, place = exact, i
+        return worst, place
+
+    result: Callable[..., tuple[float, int]] = largest
+    return result

@@ -9,7 +9,7 @@ On a cell `low <= |g| <= high` the reciprocal `H_hat` decreases, and `H_hat - H`
 the end points bound both products with the cancellation between them kept.  Towards infinity `|w g (H_hat - H)|` is at
 most `(w/q) |H_hat - H|(low) / H_hat(low)`, because `q |g| <= sqrt(...)`.
 
-Claimed: `make_upper` is at least `|N(g)|` for every `g` of the cell, its own rounding included.  Nothing here knows
+Claimed: `make_uppers` is at least `|N(g)|` for every `g` of the cell, its own rounding included.  Nothing here knows
 about binary32 rounding of the updates: callers add the slack of both trajectories, or ask the bit-exact op model.
 """
 
@@ -58,17 +58,39 @@ def make_terms(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardCons
     return result
 
 
-def make_end(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, T, T], End[T]]:
-    """Build `end(constants, v, v_hat, gap, g)`: both reciprocals at a gradient, free of cancellation."""
-    add, mul, div, sqrt, maximum = op.add, op.mul, op.div, op.sqrt, op.maximum
+def make_roots(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, T], tuple[T, T]]:
+    """Build `roots(constants, v, v_hat, g)`: `sqrt(radicand*v + curvature*g*g)` of both states."""
+    add, mul, sqrt = op.add, op.mul, op.sqrt
+
+    def roots(k: GuardConstants[T], v: T, v_hat: T, g: T) -> tuple[T, T]:
+        bend = mul(k.curvature, mul(g, g))
+        return sqrt(add(mul(k.radicand, v), bend)), sqrt(add(mul(k.radicand, v_hat), bend))
+
+    result: Callable[[GuardConstants[T], T, T, T], tuple[T, T]] = jit(roots)
+    return result
+
+
+def make_end_of_roots(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, T, T], End[T]]:
+    """Build `end(constants, gap, g, root, root_hat)`: both reciprocals at a gradient, free of cancellation."""
+    add, mul, div, maximum = op.add, op.mul, op.div, op.maximum
     one, tiny = op.constant(1.0), op.constant(TINY)
 
-    def end(k: GuardConstants[T], v: T, v_hat: T, gap: T, g: T) -> End[T]:
-        bend = mul(k.curvature, mul(g, g))
-        root, root_hat = sqrt(add(mul(k.radicand, v), bend)), sqrt(add(mul(k.radicand, v_hat), bend))
+    def end_of_roots(k: GuardConstants[T], gap: T, g: T, root: T, root_hat: T) -> End[T]:
         reciprocal_hat = div(one, add(root_hat, k.eps))
         both = div(reciprocal_hat, add(root, k.eps))
         return End(g, reciprocal_hat, div(mul(gap, both), maximum(add(root, root_hat), tiny)))
+
+    result: Callable[[GuardConstants[T], T, T, T, T], End[T]] = jit(end_of_roots)
+    return result
+
+
+def make_end(op: OrderedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, T, T], End[T]]:
+    """Build `end(constants, v, v_hat, gap, g)`: the end of a cell at a gradient."""
+    roots, end_of_roots = make_roots(op, jit), make_end_of_roots(op, jit)
+
+    def end(k: GuardConstants[T], v: T, v_hat: T, gap: T, g: T) -> End[T]:
+        root, root_hat = roots(k, v, v_hat, g)
+        return end_of_roots(k, gap, g, root, root_hat)
 
     result: Callable[[GuardConstants[T], T, T, T, T], End[T]] = jit(end)
     return result
@@ -87,8 +109,13 @@ def make_value(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardCons
     return result
 
 
-def make_upper(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, End[T], End[T]], T]:
-    """Build `upper(constants, shift, pull, low, high)`: at least `|N(g)|` for every `low.g <= |g| <= high.g`."""
+def make_uppers(
+    op: SignedArithmetic[T], jit: Jit = as_is
+) -> Callable[[GuardConstants[T], T, T, End[T], End[T]], tuple[T, T]]:
+    """Build `uppers(constants, shift, pull, low, high)`: at least `|N(g)|` for every `g` and every `-g` of the cell.
+
+    The cell is `low.g <= g <= high.g`.
+    """
     add, sub, mul, div, absolute = op.add, op.sub, op.mul, op.div, op.absolute
     minimum, maximum, negate = op.minimum, op.maximum, op.negate
     relative_error, inflation = op.constant(_relative_error()), op.constant(1 + _relative_error())
@@ -102,7 +129,7 @@ def make_upper(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardCons
 
     one_sign = jit(extent)
 
-    def upper(k: GuardConstants[T], shift: T, pull: T, low: End[T], high: End[T]) -> T:
+    def uppers(k: GuardConstants[T], shift: T, pull: T, low: End[T], high: End[T]) -> tuple[T, T]:
         first_low, first_high = mul(shift, low.reciprocal), mul(shift, high.reciprocal)
         near, far = mul(k.w, low.g), mul(k.w, high.g)
         plus = one_sign(first_low, first_high, add(pull, near), add(pull, far), low.difference, high.difference)
@@ -110,9 +137,21 @@ def make_upper(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardCons
         # The magnitudes that entered, for the rounding of this evaluation, and the bound that holds to infinity.
         difference = absolute(low.difference)
         start = add(absolute(first_low), mul(absolute(pull), difference))
-        by_ends = add(maximum(plus, minus), mul(relative_error, add(start, mul(far, difference))))
-        tail = div(mul(mul(k.w, k.gap_cap), difference), low.reciprocal)
-        return minimum(by_ends, mul(inflation, add(start, tail)))
+        rounding = mul(relative_error, add(start, mul(far, difference)))
+        tail = mul(inflation, add(start, div(mul(mul(k.w, k.gap_cap), difference), low.reciprocal)))
+        return minimum(add(plus, rounding), tail), minimum(add(minus, rounding), tail)
+
+    result: Callable[[GuardConstants[T], T, T, End[T], End[T]], tuple[T, T]] = jit(uppers)
+    return result
+
+
+def make_upper(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, End[T], End[T]], T]:
+    """Build `upper(constants, shift, pull, low, high)`: at least `|N(g)|` for every `low.g <= |g| <= high.g`."""
+    maximum, uppers = op.maximum, make_uppers(op, jit)
+
+    def upper(k: GuardConstants[T], shift: T, pull: T, low: End[T], high: End[T]) -> T:
+        plus, minus = uppers(k, shift, pull, low, high)
+        return maximum(plus, minus)
 
     result: Callable[[GuardConstants[T], T, T, End[T], End[T]], T] = jit(upper)
     return result

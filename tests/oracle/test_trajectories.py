@@ -21,7 +21,7 @@ from guarded_moments.reference.op_models import Interpolation
 INF = math.inf
 
 
-def distance_up(a: float, b: float) -> float:
+def distance(a: float, b: float) -> float:
     (found,) = _distance_up(torch.tensor([a], dtype=torch.float64), torch.tensor([b], dtype=torch.float64)).tolist()
     return float(found)
 
@@ -29,7 +29,7 @@ def distance_up(a: float, b: float) -> float:
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_the_distance_is_rounded_up(a: float, b: float) -> None:
     exact = abs(Fraction(a) - Fraction(b))
-    found = distance_up(a, b)
+    found = distance(a, b)
 
     if math.isinf(found):
         assert exact > Fraction(math.nextafter(INF, 0))
@@ -56,7 +56,7 @@ def test_the_distance_is_rounded_up(a: float, b: float) -> None:
     ],
 )
 def test_the_distance_at_special_values(a: float, b: float, expected: float) -> None:
-    assert distance_up(a, b) == expected
+    assert distance(a, b) == expected
 
 
 def test_updates_are_the_same_on_numpy(rng: np.random.Generator) -> None:

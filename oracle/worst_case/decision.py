@@ -27,10 +27,8 @@ from guarded_moments.reference.guard.search import (
     Cells,
     States,
     allowance,
-    enclose,
     first_partition,
     first_survivors,
-    slack_of,
     split,
 )
 
@@ -38,9 +36,9 @@ from guarded_moments.reference.guard.search import (
 BLOCK = 1 << 11
 #: Binary32 gradients enumerated together.
 _ENUMERATION_BLOCK = 1 << 18
-#: Halvings of a cell, and cells alive in one block, after which a coordinate is left undecided.
+#: Halvings of a cell, and cells of one coordinate alive at a time, after which it is left undecided.
 MAX_ROUNDS = 400
-MAX_CELLS = 1 << 21
+MAX_CELLS = 1 << 12
 #: Gradients enumerated for one coordinate before it is left undecided; and where only a statistic depends on it.
 MAX_ENUMERATED = 1 << 22
 FEW_ENUMERATED = 1 << 14
@@ -81,7 +79,7 @@ def decide(
         torch.full((n,), Verdict.SAFE, dtype=torch.int8), torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64)
     )
     # Most coordinates are cleared by their first cells; the few others are then worked on together.
-    left = _survivors(constants, states, lambda block: allowance(constants, block))
+    left = survivors(constants, states, lambda block: allowance(constants, block))
     for begin in range(0, len(left), BLOCK):
         index = left[begin : begin + BLOCK]
         for whole, part in zip(
@@ -91,7 +89,7 @@ def decide(
     return decisions
 
 
-def _survivors(constants: GuardConstants[float], states: States, cutoff: Callable[[States], Tensor]) -> Tensor:
+def survivors(constants: GuardConstants[float], states: States, cutoff: Callable[[States], Tensor]) -> Tensor:
     """The coordinates that their first cells do not clear, over all blocks."""
     blocks = [(begin, states.slice(begin, begin + BLOCK)) for begin in range(0, len(states.m), BLOCK)]
     found = [begin + first_survivors(constants, block, cutoff(block)) for begin, block in blocks]
@@ -112,21 +110,30 @@ def _decide_block(
     cells = cells.select(~((states.m == states.m_hat) & (states.v == states.v_hat))[cells.coordinate])
     enumerated = torch.zeros(n, dtype=torch.int64)
     for _ in range(MAX_ROUNDS):
-        verdict[(enumerated > max_enumerated) & (verdict != Verdict.UNSAFE)] = Verdict.UNDECIDED
+        _give_up(verdict, cells, enumerated > max_enumerated)
         cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
         doubtful = _exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
-        asked = _ask_op_model(constants, trajectories, states, cells.select(doubtful), decisions, enumerated)
+        asked = _ask_op_model(
+            constants, trajectories, states, cells.select(doubtful), decisions, enumerated, max_enumerated
+        )
         cells = Cells.joined(cells.select(~doubtful), asked)
-        if cells.coordinate.numel() == 0 or cells.coordinate.numel() > MAX_CELLS:
+        _give_up(verdict, cells, cells.coordinate.bincount(minlength=n) > MAX_CELLS)
+        cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
+        if cells.coordinate.numel() == 0:
             break
         parents = cells.coordinate
         cells, values, at = split(bounds, cells)
         _try(constants, trajectories, states, decisions, parents, values > allowed[parents], at.float())
         upper = bounds.upper(cells.low, cells.high, cells.coordinate)
         cells = cells.select(upper > allowed[cells.coordinate])
-    left = cells.coordinate[verdict[cells.coordinate] != Verdict.UNSAFE]
-    verdict[left] = Verdict.UNDECIDED
+    _give_up(verdict, cells, torch.ones(n, dtype=torch.bool))
     return decisions
+
+
+def _give_up(verdict: Tensor, cells: Cells, spent: Tensor) -> None:
+    """Coordinates that spent their budget and still have cells are undecided, those found unsafe excepted."""
+    left = cells.coordinate[spent[cells.coordinate]]
+    verdict[left[verdict[left] == Verdict.SAFE]] = Verdict.UNDECIDED
 
 
 def _exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
@@ -144,14 +151,20 @@ def _ask_op_model(
     cells: Cells,
     decisions: Decisions,
     enumerated: Tensor,
+    max_enumerated: int,
 ) -> Cells:
-    """Drop the cells that the op model clears, as a whole or gradient by gradient; returns those left to split."""
+    """Drop the cells that the op model clears, as a whole or gradient by gradient; returns those left.
+
+    Left are the long ones, to split, and the short ones of coordinates with no budget for all of theirs.
+    """
     small = cells.floats_inside <= ENUMERABLE
     inside = states.select(cells.coordinate)
     clear = trajectories.upper(inside, cells.low.g.float(), cells.high.g.float()) <= constants.threshold
     asked = cells.select(small & ~clear)
+    enumerated.index_add_(0, asked.coordinate, asked.floats_inside + 1)
+    affordable = enumerated <= max_enumerated
+    asked = asked.select(affordable[asked.coordinate])
     first, count = asked.low.g.float().view(torch.int32).long(), asked.floats_inside + 1
-    enumerated.index_add_(0, asked.coordinate, count)
     per_turn = max(1, _ENUMERATION_BLOCK // (ENUMERABLE + 1))
     for begin in range(0, len(count), per_turn):
         turn = slice(begin, begin + per_turn)
@@ -162,7 +175,7 @@ def _ask_op_model(
         everything = torch.ones_like(index, dtype=torch.bool)
         for sign in (1.0, -1.0):
             _try(constants, trajectories, states, decisions, index, everything, magnitude * sign)
-    return cells.select(~small & ~clear)
+    return cells.select(~clear & ~(small & affordable[cells.coordinate]))
 
 
 def _try(
@@ -184,63 +197,3 @@ def _try(
     decisions.witness[index[attains]] = g[attains]
     decisions.deviation.copy_(worst)
     decisions.verdict[worst > constants.threshold] = Verdict.UNSAFE
-
-
-class Worst(NamedTuple):
-    """The largest deviation found among coordinates of one tensor and op model."""
-
-    coordinate: int | None  #: its position; None where none exceeds what was known before
-    gradient: float  #: binary32
-    deviation: float  #: bit-exact at that gradient, in units of the parameter
-    upper: float  #: no gradient of any of the coordinates deviates by more (certified, rounding included)
-
-
-def largest_deviation(
-    constants: GuardConstants[float],
-    trajectories: Trajectories,
-    states: States,
-    *,
-    known: float = 0.0,
-    relative_gap: float = 1e-4,
-) -> Worst:
-    """The largest deviation over coordinates and gradients, found to about `relative_gap` and confirmed bit for bit.
-
-    Args:
-        constants: of the tensor.
-        trajectories: the op model.
-        states: coordinates in the guard's domain.
-        known: a deviation already found elsewhere (units of the parameter); smaller ones are not refined.
-        relative_gap: how far the enclosure of the real supremum may stay open.
-    """
-    worst = Worst(None, 0.0, known, known)
-    # A first look at everything raises the bar, so that few coordinates need a second.
-    for begin in range(0, len(states.m), BLOCK):
-        block = states.slice(begin, begin + BLOCK)
-        look = first_partition(constants, CellBounds(constants, block), lambda best: torch.full_like(best, torch.inf))
-        best = look.best.argmax().reshape(1)
-        worst = _worse(worst, trajectories, block.select(best), look.best_gradient[best], begin + best)
-    floor = worst.deviation / constants.step
-    left = _survivors(constants, states, lambda block: torch.full_like(block.m, floor, dtype=torch.float64))
-    cleared_slack = max(
-        (float(slack_of(constants, states.slice(b, b + BLOCK)).max()) for b in range(0, len(states.m), BLOCK)),
-        default=0.0,
-    )
-    worst = worst._replace(upper=max(worst.upper, worst.deviation + cleared_slack))
-    for begin in range(0, len(left), BLOCK):
-        index = left[begin : begin + BLOCK]
-        block = states.select(index)
-        found = enclose(constants, block, relative_gap=relative_gap, ignore_below=worst.deviation)
-        worst = worst._replace(upper=max(worst.upper, float((found.upper + slack_of(constants, block)).max())))
-        worst = _worse(worst, trajectories, block, found.gradient, index)
-    return worst
-
-
-def _worse(worst: Worst, trajectories: Trajectories, states: States, gradient: Tensor, index: Tensor) -> Worst:
-    """The larger of the worst so far and the op model's deviations at one gradient a coordinate."""
-    deviation = trajectories.deviations(states, gradient.float())
-    best = int(deviation.argmax())
-    if float(deviation[best]) <= worst.deviation:
-        return worst
-    return worst._replace(
-        coordinate=int(index[best]), gradient=float(gradient[best].float()), deviation=float(deviation[best])
-    )

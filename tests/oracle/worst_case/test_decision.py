@@ -24,8 +24,7 @@ from tests.reference.guard.cases import (
 )
 from torch import Tensor
 
-from guarded_moments.oracle import worst_case
-from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, largest_deviation
+from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, decision, largest_deviation
 from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.errors import PlatformError
@@ -186,7 +185,7 @@ def test_a_search_that_allows_a_percent_too_much_is_noticed(
     case = Setting(step=400.0, bound=INF).case()
     states = peaked(12, rng)
     worst = peak(case, case.implementation.body, states)
-    monkeypatch.setattr(worst_case, "allowance", generous)
+    monkeypatch.setattr(decision, "allowance", generous)
     verdicts = []
     for i in range(12):
         constants = with_threshold(case, math.nextafter(float(worst.deviation[i]), 0))
@@ -225,7 +224,7 @@ def test_out_of_budget_is_undecided_and_never_safe(rng: np.random.Generator, mon
     whole = decide(case.constants, case.trajectories(), states).verdict
     for name, value in (("MAX_ROUNDS", 0), ("MAX_ROUNDS", 1), ("MAX_CELLS", 0), ("MAX_CELLS", 5)):
         with monkeypatch.context() as patch:
-            patch.setattr(worst_case, name, value)
+            patch.setattr(decision, name, value)
             cut = decide(case.constants, case.trajectories(), states).verdict
         assert bool(((cut == whole) | (cut == Verdict.UNDECIDED)).all())
         if value == 0:
@@ -236,7 +235,7 @@ def test_out_of_budget_is_undecided_and_never_safe(rng: np.random.Generator, mon
 
 def test_where_rounding_alone_may_decide_the_budget_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """One unit in the last place of `m` at `v = 0`: safe, and only 2**31 gradients could tell."""
-    monkeypatch.setattr(worst_case, "MAX_CELLS", 1 << 12)
+    monkeypatch.setattr(decision, "MAX_CELLS", 1 << 12)
     case = Setting(step=1.0, bound=1e-3).case()
     states = States(*(torch.tensor([from_bits(bits)]) for bits in (0x37953DBC, 0, 0x37953DBD, 0)))
 
@@ -250,8 +249,8 @@ def test_blocks_do_not_change_a_verdict(rng: np.random.Generator, monkeypatch: p
     states = trained_pairs(700, rng, off=0.03)
     whole = decide(case.constants, case.trajectories(), states)
 
-    monkeypatch.setattr(worst_case, "BLOCK", 64)
-    monkeypatch.setattr(worst_case, "_ENUMERATION_BLOCK", 2048)
+    monkeypatch.setattr(decision, "BLOCK", 64)
+    monkeypatch.setattr(decision, "_ENUMERATION_BLOCK", 2048)
     pieces = decide(case.constants, case.trajectories(), states)
 
     assert torch.equal(whole.verdict, pieces.verdict)

@@ -17,6 +17,8 @@ from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 from guarded_moments.reference.floats import round_to_binary32
 
 _HALF = 0.5
+#: Where binary32 ends: torch's unfused kernels refuse such a constant when they run, its fused ones hold infinity.
+_BEYOND_BINARY32 = 2.0**128
 #: `amsgrad` tells Adam and AdamW from RAdam and NAdam, whose groups and states look alike otherwise.
 _REQUIRED = ("lr", "betas", "eps", "weight_decay", "amsgrad")
 
@@ -61,11 +63,18 @@ class Hyperparameters:
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:  # noqa: PLR2004 - Adam has two
             msg = f"{where}: betas is {betas!r}, expected two numbers"
             raise CheckpointError(msg)
+        if group.get("fused") and group.get("foreach"):
+            msg = f"{where}: fused=True and foreach=True exclude each other, and torch refuses them together"
+            raise CheckpointError(msg)
         lr, lr_is_tensor = _plain(group["lr"], f"{where}: lr")
         beta1, beta1_is_tensor = _plain(betas[0], f"{where}: betas[0]")
         beta2, beta2_is_tensor = _plain(betas[1], f"{where}: betas[1]")
         if beta1_is_tensor != beta2_is_tensor:
             msg = f"{where}: one of betas is a tensor and one is not, which torch refuses"
+            raise CheckpointError(msg)
+        if group.get("foreach") and not group.get("capturable") and (lr_is_tensor or beta1_is_tensor):
+            given = "lr" if lr_is_tensor else "betas"
+            msg = f"{where}: {given} in a tensor with foreach=True and capturable=False, which torch refuses"
             raise CheckpointError(msg)
         for name, value in (("lr", lr), ("betas[0]", beta1), ("betas[1]", beta2)):
             _require_number(value, f"{where}: {name}")
@@ -95,11 +104,11 @@ class Hyperparameters:
             CheckpointError: a value is out of range; the message says where and which.
         """
         for name, value, high in (
-            ("lr", self.lr, math.inf),
+            ("lr", self.lr, _BEYOND_BINARY32),
             ("betas[0]", self.beta1, 1.0),
             ("betas[1]", self.beta2, 1.0),
-            ("eps", self.eps, math.inf),
-            ("weight_decay", self.weight_decay, math.inf),
+            ("eps", self.eps, _BEYOND_BINARY32),
+            ("weight_decay", self.weight_decay, _BEYOND_BINARY32),
         ):
             if not 0 <= value < high:
                 msg = f"{where}: {name} is {value!r}, expected a number in [0, {high:g})"
@@ -135,10 +144,15 @@ def _require_number(value: object, where: str) -> None:
         raise CheckpointError(msg)
 
 
-def next_step(step: object, where: str) -> float:
+def next_step(step: object, where: str, *, fused: bool = False) -> float:
     """The number of the next update, from a state's `step` (a count of updates done).
 
     A float32 `step` tensor sticks at 2**24, as it does in torch.
+
+    Args:
+        step: a tensor of one element, of any real dtype, or a number, which `load_state_dict` makes a float32 tensor.
+        where: what to call it in an error.
+        fused: whether the group is fused or capturable: `load_state_dict` then makes any tensor float32 as well.
 
     Raises:
         CheckpointError: `step` is not one finite, non-negative count.
@@ -147,7 +161,8 @@ def next_step(step: object, where: str) -> float:
         if step.numel() != 1 or step.is_complex():
             msg = f"{where}: step is a tensor of shape {tuple(step.shape)}, expected one number"
             raise CheckpointError(msg)
-        following = float((step.detach().reshape(()) + 1).item())
+        done = step.detach().reshape(())
+        following = float(((done.float() if fused else done) + 1).item())
     elif isinstance(step, (int, float)) and not isinstance(step, bool):
         following = float(torch.tensor(float(step), dtype=torch.float32) + 1)
     else:

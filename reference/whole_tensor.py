@@ -14,6 +14,7 @@ from torch import Tensor
 from guarded_moments.reference.adam import Scalars, StepOptions, StepResult, make_step
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
 from guarded_moments.reference.arithmetic.numpy_binary32 import Array
+from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.implementations import Implementation
 
 #: Elements worked on at a time: a dozen float32 and float64 temporaries of a block fit a core's second-level cache.
@@ -57,8 +58,17 @@ class WholeTensor:
             m: first moment, same shape.
             v: second moment, same shape.
             v_max: largest second moment so far, with amsgrad; otherwise not read.
+
+        Raises:
+            UnsupportedError: a tensor is not contiguous: torch's kernels then divide it otherwise into body and tail,
+                and its fused ones do not look at strides at all.
         """
-        before = [tensor.reshape(-1) for tensor in (p, g, m, v, v if v_max is None else v_max)]
+        tensors = (p, g, m, v, v if v_max is None else v_max)
+        for name, tensor in zip(("p", "g", "m", "v", "v_max"), tensors, strict=True):
+            if not tensor.is_contiguous():
+                msg = f"{name} is not contiguous (strides {tensor.stride()}), which no op model places"
+                raise UnsupportedError(msg)
+        before = [tensor.reshape(-1) for tensor in tensors]
         after = StepResult(*(torch.empty_like(before[0]) for _ in range(4)))
         numel = before[0].numel()
         for begin in range(0, numel, BLOCK):

@@ -203,7 +203,7 @@ def _parameter(
         where=where,
         param_group=group,
         hyperparameters=hyperparameters,
-        next_step=next_step(entry["step"], where),
+        next_step=next_step(entry["step"], where, fused=hyperparameters.fused or hyperparameters.capturable),
         m=m,
         v=v,
         kept_because=_why_kept(m, v, hyperparameters),

@@ -116,7 +116,16 @@ def test_a_group_of_another_optimizer_is_refused(optimizer: Callable[..., torch.
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": math.nan}, r"lr is nan, expected a number in \[0, inf\)"),
+        ({"lr": math.nan}, r"lr is nan, expected a number in \[0, 3.40282e\+38\)"),
+        ({"lr": 2.0**128}, "lr is 3.402823669209385e\\+38, expected"),
+        ({"eps": 1e39}, "eps is 1e\\+39, expected"),
+        ({"weight_decay": 1e39}, "weight_decay is 1e\\+39, expected"),
+        ({"fused": True, "foreach": True}, "fused=True and foreach=True exclude each other"),
+        ({"foreach": True, "lr": torch.tensor(1e-3)}, "lr in a tensor with foreach=True and capturable=False"),
+        (
+            {"foreach": True, "betas": (torch.tensor(0.9), torch.tensor(0.99))},
+            "betas in a tensor with foreach=True and capturable=False",
+        ),
         ({"lr": torch.tensor(math.nan)}, "lr is nan, expected"),
         ({"lr": -1e-3}, "lr is -0.001, expected"),
         ({"lr": math.inf}, "lr is inf, expected"),
@@ -209,6 +218,35 @@ def test_the_next_step_of_a_number_is_torchs(path: str, done: int) -> None:
     parameter.grad = torch.ones(1)
     optimizer.step()
     assert float(optimizer.state[parameter]["step"]) == next_step(done, "here")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize("done", [0, 7, 2**24 - 1, 2**24, 2**24 + 1])
+@pytest.mark.parametrize("path", PATHS)
+def test_the_next_step_of_a_tensor_is_torchs(path: str, done: int, dtype: torch.dtype) -> None:
+    """Fused paths make it float32 when it is loaded, so that it sticks at 2**24; others leave it as it is."""
+    step = torch.tensor(done).to(dtype)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = Setting(path=path).make([parameter])
+    state = {"step": step.clone(), "exp_avg": torch.zeros(1), "exp_avg_sq": torch.zeros(1)}
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": {0: state}})
+    parameter.grad = torch.ones(1)
+    if path == "foreach" and not dtype.is_floating_point:
+        with pytest.raises(RuntimeError, match="must be on the same device and the same dtype"):
+            optimizer.step()
+        return
+    optimizer.step()
+    assert float(optimizer.state[parameter]["step"]) == next_step(step, "here", fused=path == "fused")
+
+
+@pytest.mark.parametrize("form", [{"lr": torch.tensor(1e-3)}, {"betas": (torch.tensor(0.9), torch.tensor(0.99))}])
+def test_what_is_refused_of_foreach_is_taken_with_capturable_and_of_other_paths(form: dict[str, Any]) -> None:
+    """As by torch: of these only the foreach path that is not capturable refuses tensors."""
+    for flags in ({}, {"fused": True}, {"foreach": True, "capturable": True}):
+        assert read(**form, **flags).lr_is_tensor is ("lr" in form)
+        torch.optim.Adam([torch.zeros(1)], **form, **flags)
+    with pytest.raises(ValueError, match="not supported for capturable=False and foreach=True"):
+        torch.optim.Adam([torch.zeros(1)], **form, foreach=True)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.strategies import wild_states
 
 from guarded_moments.reference import whole_tensor
 from guarded_moments.reference.adam import Decay, StepOptions
+from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 from guarded_moments.reference.scalars import kernel_scalars
@@ -57,3 +58,12 @@ def test_results_are_new_and_have_the_shape_of_the_parameter(rng: np.random.Gene
         assert all(tensor.shape == shape for tensor in result)
         assert not any(differing(a, b).any() for a, b in zip(tensors, before, strict=True))
         assert not {tensor.data_ptr() for tensor in result[:3]} & {tensor.data_ptr() for tensor in tensors} - {0}
+
+
+@pytest.mark.parametrize("name", ["p", "g", "m", "v", "v_max"])
+def test_tensors_that_are_not_contiguous_are_refused(name: str, rng: np.random.Generator) -> None:
+    tensors = dict(zip(("p", "g", "m", "v", "v_max"), wild_states(24, rng).view(5, 4, 6), strict=True))
+    tensors[name] = tensors[name].t().contiguous().t()
+    step = WholeTensor(IMPLEMENTATIONS["torch-2.13-cpu-avx2/fused"], StepOptions(amsgrad=True), kernel_scalars(ADAM, 7))
+    with pytest.raises(UnsupportedError, match=rf"^{name} is not contiguous \(strides \(1, 4\)\)"):
+        step(**tensors)

@@ -21,7 +21,6 @@ import torch
 
 from guarded_moments.oracle.platform.arithmetic_cases import OPERANDS, Array
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
-from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import hex_of
 
@@ -128,6 +127,11 @@ def _on_tensors(operation: str) -> Operation:
 
 @cache
 def _compiled(operation: str) -> Operation:
+    from guarded_moments.reference.arithmetic.compiled_binary32 import (  # noqa: PLC0415 - numba takes half a second
+        CompiledBinary32,
+        jit,
+    )
+
     function = getattr(CompiledBinary32, operation)
     if OPERANDS[operation] == 2:  # noqa: PLR2004 - a loop of its own for each number of operands
 

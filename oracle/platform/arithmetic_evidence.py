@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import torch
 
@@ -100,7 +100,7 @@ def arithmetic_evidence(
         examples=tuple(examples[:_SPELLED_OUT]),
         seed=seed,
         against=against,
-        of=f"NumPy {np.__version__}, torch {torch.__version__}, numba {numba.__version__}",
+        of=f"NumPy {np.__version__}, torch {torch.__version__}, numba {version('numba')}",
         seconds=time.perf_counter() - started,
         processes=processes,
         date=datetime.now(UTC).isoformat(timespec="seconds"),

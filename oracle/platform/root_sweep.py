@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,6 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
-from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 
 #: Inputs of a block: two of float32 fit a core's cache.
 BLOCK = 1 << 16
@@ -47,7 +47,13 @@ def _unit_scales() -> npt.NDArray[np.float64]:
     return np.array([2.0 ** (23 - ((field - 127) >> 1)) for field in range(256)])
 
 
-@jit
+@cache
+def _compiled_tally() -> Callable[..., None]:
+    from guarded_moments.reference.arithmetic.compiled_binary32 import jit  # noqa: PLC0415 - numba takes half a second
+
+    return jit(_tally)
+
+
 def _tally(first: int, x: Any, roots: Any, bits: Any, scales: Any, n: Any, worst: Any) -> None:  # noqa: ANN401 - arrays
     """Add a block of inputs, whose bits count up from `first`, to the counters `n` and the extremes `worst`.
 
@@ -118,13 +124,14 @@ def sweep(root: Root, blocks: list[int], progress: Progress | None = None) -> Sw
         blocks: first bits of each block, ascending; see `complete_blocks`.
         progress: called with inputs done and in all.
     """
+    tally = _compiled_tally()
     counters, worst = np.zeros(_COUNTERS, np.int64), np.array([0.0, 0.0, -math.inf])
     correct, own, scales, digest = NumpyBinary32(), TorchBinary32(), _unit_scales(), hashlib.sha256()
     for done, (first, values) in enumerate(_values(blocks), start=1):
         tensor = torch.from_numpy(values)
         roots = root(tensor).numpy()
         three = np.stack((roots, correct.sqrt(values), own.sqrt(tensor).numpy()))
-        _tally(first, values, roots, three.view(np.int32), scales, counters, worst)
+        tally(first, values, roots, three.view(np.int32), scales, counters, worst)
         digest.update(roots.astype("<f4", copy=False).data)
         if progress is not None and (done % 64 == 0 or done == len(blocks)):
             progress(done * BLOCK, len(blocks) * BLOCK)

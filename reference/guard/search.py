@@ -13,6 +13,7 @@ Claimed: a dropped cell holds no gradient above its cutoff.  Every loop has a bu
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,14 @@ FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)
 ENUMERABLE = 512
 #: A cell whose ends are further apart than this ratio is cut at `CUT` times its low end, else in the middle.
 LONG, CUT = 16.0, 4.0
+
+
+class Outcome(IntEnum):
+    """What the search found out about a coordinate."""
+
+    CLEARED = 0
+    EXCEEDED = 1
+    SPENT = 2
 
 
 class States(NamedTuple):

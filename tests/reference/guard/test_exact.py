@@ -17,7 +17,7 @@ from tests.reference.guard.cases import (
 )
 
 from guarded_moments.oracle.worst_case import Verdict, decide
-from guarded_moments.reference.guard import closed_form_guard, exact
+from guarded_moments.reference.guard import closed_form_guard, compiled_search
 from guarded_moments.reference.guard.exact import Outcome, exact_guard, search
 from guarded_moments.reference.guard.search import CellBounds, States, allowance, cleared
 
@@ -96,12 +96,12 @@ def test_out_of_budget_is_not_accepted(rng: np.random.Generator, monkeypatch: py
         few = cleared(case.constants, states, rounds=rounds)
         assert not bool((few & ~whole).any())
         assert bool((whole & ~few).any())
-    exact._compiled.cache_clear()
-    monkeypatch.setattr(exact, "MAX_CELLS", 0)
+    compiled_search.compiled_search.cache_clear()
+    monkeypatch.setattr(compiled_search, "MAX_CELLS", 0)
     try:
         outcome = search(case.constants, states).outcome
     finally:
-        exact._compiled.cache_clear()
+        compiled_search.compiled_search.cache_clear()
     assert not bool(((outcome == Outcome.CLEARED) & ~whole).any())
     assert bool((outcome == Outcome.SPENT).any())
 

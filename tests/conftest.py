@@ -8,6 +8,7 @@ import secrets
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,8 +48,24 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    failed = len(terminalreporter.stats.get("failed", [])) + len(terminalreporter.stats.get("error", []))
+    # A comparison fails its test at the first mismatch.
+    verdict = f"mismatches, if any, are in the {failed} tests that failed" if failed else "0 mismatches"
     for subject, count in sorted(config.stash[_COMPARED].items()):
-        terminalreporter.write_line(f"compared bit for bit, {subject}: {count:,} values")
+        terminalreporter.write_line(f"compared bit for bit, {subject}: {count:,} values, {verdict}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a worker of pytest-xdist hand its counts to the process that prints them."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["compared"] = dict(session.config.stash[_COMPARED])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - pytest-xdist's, which has no annotations
+    """Take them."""
+    node.config.stash[_COMPARED].update(getattr(node, "workeroutput", {}).get("compared", {}))
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from tests.reference.guard.cases import (
 
 from guarded_moments.oracle.worst_case import Verdict, decide
 from guarded_moments.reference.guard import closed_form_guard, compiled_search
-from guarded_moments.reference.guard.exact import Outcome, exact_guard, search
-from guarded_moments.reference.guard.search import CellBounds, States, allowance, cleared
+from guarded_moments.reference.guard.exact import exact_guard, search
+from guarded_moments.reference.guard.search import CellBounds, Outcome, States, allowance, cleared
 
 INF = math.inf
 

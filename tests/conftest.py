@@ -65,7 +65,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - pytest-xdist's, which has no annotations
     """Take them."""
-    node.config.stash[_COMPARED].update(getattr(node, "workeroutput", {}).get("compared", {}))
+    compared: Counter[str] = node.config.stash[_COMPARED]
+    compared.update(getattr(node, "workeroutput", {}).get("compared", {}))
 
 
 @pytest.fixture(scope="session")

@@ -242,10 +242,9 @@ def test_the_next_step_of_a_tensor_is_torchs(path: str, done: int, dtype: torch.
 @pytest.mark.parametrize("form", [{"lr": torch.tensor(1e-3)}, {"betas": (torch.tensor(0.9), torch.tensor(0.99))}])
 def test_what_is_refused_of_foreach_is_taken_with_capturable_and_of_other_paths(form: dict[str, Any]) -> None:
     """As by torch: of these only the foreach path that is not capturable refuses tensors."""
-    flags: dict[str, Any]
-    for flags in ({}, {"fused": True}, {"foreach": True, "capturable": True}):
-        assert read(**form, **flags).lr_is_tensor is ("lr" in form)
-        torch.optim.Adam([torch.zeros(1)], **form, **flags)
+    for options in (form, form | {"fused": True}, form | {"foreach": True, "capturable": True}):
+        assert read(**options).lr_is_tensor is ("lr" in form)
+        torch.optim.Adam([torch.zeros(1)], **options)
     with pytest.raises(ValueError, match="not supported for capturable=False and foreach=True"):
         torch.optim.Adam([torch.zeros(1)], **form, foreach=True)
 

@@ -59,7 +59,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let a worker of pytest-xdist hand its counts to the process that prints them."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["compared"] = dict(session.config.stash[_COMPARED])
+        compared: Counter[str] = session.config.stash[_COMPARED]
+        output["compared"] = dict(compared)
 
 
 @pytest.hookimpl(optionalhook=True)

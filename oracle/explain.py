@@ -14,7 +14,7 @@ from guarded_moments.reference.arithmetic import TorchBinary64
 from guarded_moments.reference.checkpoint.encoding import encode_guarded
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.codecs import Codec
-from guarded_moments.reference.guard import GuardConstants, guard_constants, in_domain
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.closed_form import BoundTerms, closed_form_deviation, lifted, make_bound_terms
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -36,6 +36,7 @@ class Explanation:
     v: float
     covered: bool  #: in the guard's domain; if not, the rest is absent
     encodable: bool = True  #: has codes that are not the escape and decode into the guard's domain; if not, as above
+    recovered_is_given: bool = False  #: and not the codec's: there are no codes
     m_code: int | None = None
     v_code: int | None = None
     m_hat: float | None = None
@@ -47,12 +48,23 @@ class Explanation:
     worst_gradient: float | None = None
     worst_deviation: float | None = None
     worst_upper: float | None = None
+    traced_gradient: float | None = None  #: of the traces: the worst, or the one that was asked for
+    traced_deviation: float | None = None
     native_trace: tuple[Operation, ...] = ()
     recovered_trace: tuple[Operation, ...] = ()
 
 
 def explain(
-    claim: Claim, hyperparameters: Hyperparameters, step: float, codec: Codec, m: float, v: float, place: int = 0
+    claim: Claim,
+    hyperparameters: Hyperparameters,
+    step: float,
+    codec: Codec,
+    m: float,
+    v: float,
+    place: int = 0,
+    *,
+    recovered: tuple[float, float] | None = None,
+    gradient: float | None = None,
 ) -> Explanation:
     """Follow one coordinate through the codec, the guard and the worst-case search.
 
@@ -64,6 +76,8 @@ def explain(
         m: native first moment, a binary32 value.
         v: native second moment, a binary32 value.
         place: in memory order of its tensor; it matters where blocks have grids or scales of their own.
+        recovered: both moments in place of those that the codec gives, binary32 values.
+        gradient: follow both updates at this one, a binary32 value, and not at the worst.
     """
     require_subnormals()
     implementation = implementation_named(claim.implementation)
@@ -73,11 +87,18 @@ def explain(
     native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
     if not bool(in_domain(*native)):
         return Explanation(claim, scalars, constants, m, v, covered=False)
-    codes, closed = encode_guarded(codec, constants, *native, exact=False, start=place)
-    m_hats, v_hats = codec.decode(*codes, place)
-    if bool(codec.escaped(*codes)) or not bool(in_domain(m_hats, v_hats)):
-        return Explanation(claim, scalars, constants, m, v, covered=True, encodable=False)
-    states = States(native[0], native[1], m_hats, v_hats)
+    if recovered is not None:
+        codes = None
+        states = States(native[0], native[1], *torch.tensor(recovered, dtype=torch.float32).unsqueeze(1))
+        closed = closed_form_guard(constants, *states)
+    else:
+        codes, closed = encode_guarded(codec, constants, *native, exact=False, start=place)
+        states = States(native[0], native[1], *codec.decode(*codes, place))
+    escaped = codes is not None and bool(codec.escaped(*codes))
+    if escaped or not bool(in_domain(states.m_hat, states.v_hat)):
+        return Explanation(
+            claim, scalars, constants, m, v, covered=True, encodable=False, recovered_is_given=codes is None
+        )
     exact = [moment.double() for moment in states]
     scale = constants.step / lr
     terms = BoundTerms(*(float(x) * scale for x in make_bound_terms(TorchBinary64())(lifted(constants), *exact)))
@@ -86,9 +107,11 @@ def explain(
     with one_torch_thread():
         decided = decide(constants, trajectories, states)
         worst = largest_deviation(constants, trajectories, states, relative_gap=_RELATIVE_GAP)
-    gradient, deviation = worst.gradient, worst.deviation
+    worst_gradient, deviation = worst.gradient, worst.deviation
     if float(decided.deviation[0]) > deviation:
-        gradient, deviation = float(decided.witness[0]), float(decided.deviation[0])
+        worst_gradient, deviation = float(decided.witness[0]), float(decided.deviation[0])
+    traced = worst_gradient if gradient is None else gradient
+    there = trajectories.deviations(states, torch.tensor([traced], dtype=torch.float32))
     m_hat, v_hat = float(states.m_hat), float(states.v_hat)
     return Explanation(
         claim=claim,
@@ -97,17 +120,19 @@ def explain(
         m=m,
         v=v,
         covered=True,
-        m_code=int(codes[0]),
-        v_code=int(codes[1]),
+        m_code=None if codes is None else int(codes[0]),
+        v_code=None if codes is None else int(codes[1]),
         m_hat=m_hat,
         v_hat=v_hat,
         terms=terms,
         bound=bound,
         accepted=bool(closed),
         verdict=Verdict(int(decided.verdict[0])),
-        worst_gradient=gradient,
+        worst_gradient=worst_gradient,
         worst_deviation=deviation / lr,
         worst_upper=worst.upper / lr,
-        native_trace=tuple(trace_update(implementation.body, options, scalars, m, v, gradient)),
-        recovered_trace=tuple(trace_update(implementation.body, options, scalars, m_hat, v_hat, gradient)),
+        traced_gradient=traced,
+        traced_deviation=float(there) / lr,
+        native_trace=tuple(trace_update(implementation.body, options, scalars, m, v, traced)),
+        recovered_trace=tuple(trace_update(implementation.body, options, scalars, m_hat, v_hat, traced)),
     )

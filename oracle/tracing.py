@@ -1,7 +1,7 @@
 """An Adam update or step, operation by operation: the one step, run in an arithmetic that writes down what it does.
 
-Claimed: the trace is of the same source as the reference, `adam.make_update` or `make_step`; values are those of
-`NumpyBinary32`.
+Claimed: the trace is of the same source as the reference, `adam.make_update` or `make_step`; values are those of the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from guarded_moments.reference.adam import Scalars, StepOptions, StepResult, make_step, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
+from guarded_moments.reference.arithmetic.protocol import Arithmetic
 from guarded_moments.reference.op_models import OpModel
 
 
@@ -35,10 +36,10 @@ class Traced:
 
 @final
 class _Tracing:
-    """`NumpyBinary32` on named scalars, keeping a record."""
+    """An arithmetic of arrays on named scalars, keeping a record."""
 
-    def __init__(self) -> None:
-        self._op = NumpyBinary32()
+    def __init__(self, op: Arithmetic[Any] | None = None) -> None:
+        self._op: Arithmetic[Any] = NumpyBinary32() if op is None else op
         self.operations: list[Operation] = []
 
     def named(self, name: str, value: float) -> Traced:
@@ -87,7 +88,13 @@ class _Tracing:
 
 
 def trace_update(
-    model: OpModel, options: StepOptions, scalars: Scalars[float], m: float, v: float, g: float
+    model: OpModel,
+    options: StepOptions,
+    scalars: Scalars[float],
+    m: float,
+    v: float,
+    g: float,
+    arithmetic: Arithmetic[Any] | None = None,
 ) -> list[Operation]:
     """The rounded operations of one update, in order; the last one's result is the update.
 
@@ -98,8 +105,9 @@ def trace_update(
         m: first moment, a binary32 value.
         v: second moment, a binary32 value.
         g: the gradient as it enters the moments, a binary32 value.
+        arithmetic: of float32 arrays; `NumpyBinary32` by default.
     """
-    op = _Tracing()
+    op = _Tracing(arithmetic)
     make_update(op, model, options)(op.named("m", m), op.named("v", v), op.named("g", g), _constants(op, scalars))
     return op.operations
 

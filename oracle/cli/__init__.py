@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "audit": "Check the guarantee on every coordinate of a .gmc file.",
         "prove": "Prove the lemmas behind the guard, with z3.",
         "explain": "Show one coordinate: codes, guard, worst gradient, both updates.",
+        "requirements": "List what pytest --oracle judges codec backends by.",
         "ops": "List the op models: their roundings, limits and evidence.",
         "certify-platform": "Run all 2^31 inputs of this machine's square root.",
         "identify": "Find the op models that an Adam kernel follows, bit for bit.",

@@ -42,6 +42,8 @@ _SMALLEST_SCALE, _LARGEST_SCALE = -149.0, 127.0  #: in octaves
 @grad_bound_option
 @click.option("--like", type=FILE, metavar="FILE.gmc", help="Take grids, hyperparameters and step from this file ...")
 @click.option("--tensor", default=0, show_default=True, help="... and this of its guarded tensors, counted from 0.")
+@click.option("--recovered", nargs=2, type=NUMBER, metavar="M V", help="Recovered moments, in place of the codec's.")
+@click.option("--gradient", type=NUMBER, metavar="G", help="Show both updates at this gradient, not at the worst.")
 @click.option(
     "--place",
     type=click.IntRange(min=0),
@@ -74,6 +76,8 @@ def command(
     tensor: int,
     place: int,
     codec: str | None,
+    recovered: tuple[float, float] | None,
+    gradient: float | None,
     m_range: tuple[float, float],
     v_range: tuple[float, float],
     lr: float | None,
@@ -112,7 +116,17 @@ def command(
     if not (1 <= number < float("inf")):
         raise CheckpointError(f"--step is {number!r}: expected the number of an update, 1 or more")
     claim = Claim(Tolerance(tolerance), GradientBound(grad_bound), op_model or name)
-    found = explain(claim, hyperparameters, number, own, round_to_binary32(m), round_to_binary32(v), place)
+    found = explain(
+        claim,
+        hyperparameters,
+        number,
+        own,
+        round_to_binary32(m),
+        round_to_binary32(v),
+        place,
+        recovered=None if recovered is None else (round_to_binary32(recovered[0]), round_to_binary32(recovered[1])),
+        gradient=None if gradient is None else round_to_binary32(gradient),
+    )
     _show(out(), found, number, own)
 
 
@@ -140,10 +154,14 @@ def _show(console: Console, found: Explanation, step: float, codec: Codec) -> No
         console.print("guard     ESCAPES: NaN, infinite, negative, minus zero or huge; such a pair is stored exactly")
         return
     if not found.encodable:
-        console.print(f"codes     ESCAPES: the nearest codes of {codec.name} mean something else; it is stored exactly")
+        why = f"the nearest codes of {codec.name} mean something else"
+        if found.recovered_is_given:
+            why = "the recovered pair given is NaN, infinite, negative, minus zero or huge"
+        console.print(f"codes     ESCAPES: {why}; it is stored exactly")
         return
-    width = 2 * codec.code_type.itemsize
-    console.print(f"codes     m 0x{found.m_code:0{width}x}, v 0x{found.v_code:0{width}x}")
+    if found.m_code is not None:
+        width = 2 * codec.code_type.itemsize
+        console.print(f"codes     m 0x{found.m_code:0{width}x}, v 0x{found.v_code:0{width}x}")
     console.print(f"recovered m {found.m_hat!r} = {_hex(found.m_hat)}, v {found.v_hat!r} = {_hex(found.v_hat)}")
     if found.terms is not None:
         console.print("guard     terms, in learning rates:")
@@ -169,7 +187,13 @@ def _show(console: Console, found: Explanation, step: float, codec: Codec) -> No
     table = Table("", "operation", "native", "recovered", box=None, pad_edge=False)
     for native, recovered in zip(found.native_trace, found.recovered_trace, strict=True):
         table.add_row(native.name, native.formula, _value(native.result), _value(recovered.result))
-    console.print("updates   at that gradient, each line one rounding:")
+    if found.traced_gradient == found.worst_gradient:
+        console.print("updates   at that gradient, each line one rounding:")
+    else:
+        console.print(
+            f"updates   at g = {found.traced_gradient!r} = {_hex(found.traced_gradient)}, which was asked for,"
+        )
+        console.print(f"          deviating by {found.traced_deviation:.10g} lr, each line one rounding:")
     console.print(table)
 
 

@@ -20,6 +20,7 @@ from guarded_moments.reference.checkpoint import compress, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.codecs import Log8, LogGrid
+from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard
 from guarded_moments.reference.op_models import OpModel
 
@@ -46,9 +47,21 @@ class Moments(NamedTuple):
 
 
 class Backend(Protocol):
-    """A codec with its guard and its first update."""
+    """A codec with its guard and its first update.
 
-    name: str  #: shown in reports and in the names of tests
+    An author's object needs only the operations that it claims: what is not there is reported as not claimed.  It may
+    also have these attributes, all optional:
+
+        name                shown in reports and in the names of tests
+        device              where it wants its tensors, such as "cuda:0"; otherwise, and by default, on the CPU
+        from_dlpack         makes an array of its own from a tensor (`jax.dlpack.from_dlpack`); answers of any type with
+                            `__dlpack__` are taken
+        op_models           names of the op models (`gmc ops`) that its guard and its update are for; by default all
+        not_claimed         requirements that it does not claim to meet, each with the reason in words
+        expected_failures   requirements that are known to fail for now, each with the reason in words
+    """
+
+    name: str
 
     def encode(self, m: Tensor, v: Tensor, grids: Grids) -> Codes:
         """Codes of both moments, unguarded.
@@ -79,7 +92,10 @@ class Backend(Protocol):
     def first_update(
         self, model: OpModel, options: StepOptions, scalars: Scalars[float], m: Tensor, v: Tensor, g: Tensor
     ) -> Tensor:
-        """What one step adds to the parameter before the parameter is rounded; float32, shape (n,).
+        """What one step adds to the parameter before the parameter is rounded; shape (n,).
+
+        float32; but float64, the exact product, where the op model does not round the update by itself
+        (`not model.rounds_update`: CUDA's unfused paths add it to the parameter in one fma).
 
         Args:
             model: the op model.
@@ -97,6 +113,15 @@ class Backend(Protocol):
 
     def recover(self, content: bytes) -> StateDict:
         """The state that `optimizer.load_state_dict` takes."""
+        ...
+
+    def round_trip(self, m: Tensor, v: Tensor) -> Moments:
+        """Both moments of one tensor in the codec's own format and back, unguarded.
+
+        Args:
+            m: finite, shape (n,).
+            v: finite and non-negative, shape (n,).
+        """
         ...
 
 
@@ -132,3 +157,15 @@ class ReferenceBackend:
     def recover(self, content: bytes) -> StateDict:
         """See `Backend`."""
         return recover(from_bytes(content))
+
+    def round_trip(self, m: Tensor, v: Tensor) -> Moments:
+        """See `Backend`: on grids from the least to the largest magnitude."""
+        grids = [_spanning(magnitudes, levels) for magnitudes, levels in ((m.abs(), M_LEVELS), (v, V_LEVELS))]
+        codec = Log8(*grids)
+        return Moments(*codec.decode(*codec.encode(m, v)))
+
+
+def _spanning(magnitudes: Tensor, levels: int) -> LogGrid:
+    usable = magnitudes[magnitudes > 0].double().log2()
+    low, high = (float(usable.min()), float(usable.max())) if len(usable) else (-1.0, 0.0)
+    return LogGrid.spanning(low, max(high, low + 1.0), levels)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from guarded_moments.oracle.conformance import decode, encode, escapes, guard, operations, recovery
+from guarded_moments.oracle.conformance import (
+    decode,
+    encode,
+    errors,
+    escapes,
+    forms,
+    guard,
+    operations,
+    recovery,
+    resumed,
+    round_trips,
+)
 from guarded_moments.oracle.conformance.requirements import Requirement
 
-#: The first set.  Later ones are added; an identifier never changes its meaning.
+#: An identifier never changes its meaning; new requirements get new numbers.
 REQUIREMENTS: tuple[Requirement, ...] = (
     *operations.REQUIREMENTS,
     *decode.REQUIREMENTS,
     *encode.REQUIREMENTS,
+    *round_trips.OF_CODES,
     *guard.REQUIREMENTS,
     *escapes.REQUIREMENTS,
     *recovery.REQUIREMENTS,
+    *resumed.REQUIREMENTS,
+    *round_trips.OF_UPDATES,
+    *forms.REQUIREMENTS,
+    *errors.REQUIREMENTS,
 )
 
 

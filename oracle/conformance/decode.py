@@ -14,12 +14,14 @@ import torch
 from mpmath import mpf
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Codes
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments
+from guarded_moments.oracle.conformance.elementwise import LONGEST, require_elementwise
+from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.oracle.conformance.inputs import GRIDS, same_bits
-from guarded_moments.oracle.conformance.requirements import Level, NonConformance, Requirement, Trial
+from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
 from guarded_moments.reference.codecs import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE
-from guarded_moments.reference.floats import hex_of
+from guarded_moments.reference.floats import BINARY32, hex_of
 
 _PRECISION = 256
 _CODES = 256
@@ -66,7 +68,15 @@ def levels_are_correctly_rounded(trial: Trial) -> None:
                 f"x        {table.grid.exponent(index)!r}, level {index}",
                 f"exact    {shown}",
                 f"decoded  {hex_of(value)}",
+                f"kind     {_kind(magnitude, exact)}",
             )
+
+
+def _kind(magnitude: float, exact: mpf) -> str:
+    """Whether the other neighbour of the exact value was taken, or another number altogether.  No level is a tie."""
+    with mpmath.workprec(BINARY32.precision):
+        down, up = (float(mpmath.fadd(exact, 0, rounding=direction)) for direction in "fc")
+    return "rounding: the farther of the two neighbours" if magnitude in {down, up} else "bug: not even a neighbour"
 
 
 def _is_nearest(value: float, exact: mpf) -> bool:
@@ -127,6 +137,18 @@ def _require_mirrored(table: _Table, positive: Tensor, negative: Tensor) -> None
         )
 
 
+def a_value_is_its_codes_alone(trial: Trial) -> None:
+    """DEC-4."""
+    generator = trial.generator("DEC-4")
+    columns = [torch.randint(_CODES, (LONGEST,), generator=generator).to(torch.uint8) for _ in range(2)]
+    for grids in GRIDS[:2]:
+
+        def operation(m: Tensor, v: Tensor, grids: Grids = grids) -> Moments:
+            return trial.backend.decode(Codes(m, v), grids)
+
+        require_elementwise(operation, columns, ("m code", "v code"), ("m", "v"), f"decode, {grids}")
+
+
 REQUIREMENTS = (
     Requirement(
         "DEC-1",
@@ -135,6 +157,7 @@ REQUIREMENTS = (
         "state, for which no guard was asked.",
         Level.REPRODUCIBLE,
         levels_are_correctly_rounded,
+        needs=("decode",),
     ),
     Requirement(
         "DEC-2",
@@ -142,6 +165,7 @@ REQUIREMENTS = (
         "A coordinate that never had a gradient must not start to move, and one that moves must not stop.",
         Level.REPRODUCIBLE,
         only_the_zero_codes_decode_to_zero,
+        needs=("decode",),
     ),
     Requirement(
         "DEC-3",
@@ -149,5 +173,15 @@ REQUIREMENTS = (
         "The nearest level is found by comparing with thresholds, which presumes their order.",
         Level.REPRODUCIBLE,
         levels_are_sorted_and_distinct,
+        needs=("decode",),
+    ),
+    Requirement(
+        "DEC-4",
+        "What a code decodes to depends on nothing but the code and the grid: not on the tensor's size, the place, the "
+        "stride or the alignment.",
+        "Vectorised bodies and scalar tails are two pieces of code, and views of a buffer start anywhere.",
+        Level.REPRODUCIBLE,
+        a_value_is_its_codes_alone,
+        needs=("decode",),
     ),
 )

@@ -16,8 +16,19 @@ from mpmath import mpf
 from torch import Tensor
 
 from guarded_moments.oracle.conformance.backend import Codes, Grids
-from guarded_moments.oracle.conformance.inputs import GRIDS, POSITIVE, ZEROS, grids_of, log_uniform, same_bits, signs
-from guarded_moments.oracle.conformance.requirements import Level, NonConformance, Requirement, Trial
+from guarded_moments.oracle.conformance.elementwise import LONGEST, require_elementwise
+from guarded_moments.oracle.conformance.findings import NonConformance
+from guarded_moments.oracle.conformance.inputs import (
+    GRIDS,
+    POSITIVE,
+    ZEROS,
+    grids_of,
+    log_uniform,
+    ordinary_states,
+    same_bits,
+    signs,
+)
+from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
 from guarded_moments.oracle.conformance.shrink import simplest
 from guarded_moments.reference.codecs import LogGrid
 from guarded_moments.reference.codecs.log8 import ESCAPE
@@ -53,7 +64,15 @@ class _Encoded(NamedTuple):
             f"grid      {self.grid}",
             f"code      0x{code:02x}: {_level(self.moment, self.grid, code)}",
             f"expected  0x{right:02x}: {_level(self.moment, self.grid, right)}",
+            f"kind      {_kind(self.moment, self.grid, float(value), code, right)}",
+            f"see       {self._explain_line(float(value))}",
         )
+
+    def _explain_line(self, value: float) -> str:
+        low, high = self.grid.exponent(0), self.grid.exponent(self.grid.levels - 1)
+        m, v = (value, 1.0) if self.moment == "m" else (0.0, value)
+        shown = f"gmc explain --m {m.hex()} --v {v.hex()} --{self.moment}-range {low!r} {high!r}"
+        return f"{shown} --tolerance 0.01 --grad-bound inf"
 
 
 def _encode(trial: Trial, moment: str, grids: Grids, grid: LogGrid, values: Tensor) -> _Encoded:
@@ -68,6 +87,18 @@ def _level(moment: str, grid: LogGrid, code: int) -> str:
     index = (code & ~_SIGN if moment == "m" else code) - 1
     sign = "-" if moment == "m" and code > _SIGN else ""
     return "zero" if index < 0 else f"level {index}, {sign}2**{grid.exponent(index):.7g}"
+
+
+def _kind(moment: str, grid: LogGrid, value: float, code: int, right: int) -> str:
+    """Whether the number lies exactly in the middle of the two levels, or what was taken is farther."""
+    if abs(code - right) != 1 or value == 0:
+        return "bug: not even a neighbour of the right level"
+    with mpmath.workprec(_PRECISION):
+        position = (mpmath.log(mpf(abs(value)), 2) - mpf(grid.low)) / mpf(grid.step)
+        middle = (mpf(max(code, right) & (~_SIGN if moment == "m" else _CODES - 1)) - 1) - mpf(1) / 2
+        if abs(position - middle) < _TIE:
+            return "rounding tie: exactly in the middle of two levels, and the larger is asked"
+        return f"bug: the right level is nearer, by {mpmath.nstr(2 * abs(position - middle), 4)} of a step"
 
 
 def _nearest_codes(moment: str, grid: LogGrid, values: Tensor) -> Tensor:
@@ -156,6 +187,17 @@ def _beyond(grid: LogGrid) -> Iterator[Tensor]:
     yield POSITIVE[POSITIVE.lt(below[0]) | POSITIVE.gt(above[0])]
 
 
+def a_code_is_its_numbers_alone(trial: Trial) -> None:
+    """ENC-5."""
+    columns = ordinary_states(trial.generator("ENC-5"), LONGEST)
+    for grids in GRIDS[:2]:
+
+        def operation(m: Tensor, v: Tensor, grids: Grids = grids) -> Codes:
+            return trial.backend.encode(m, v, grids)
+
+        require_elementwise(operation, columns, ("m", "v"), ("the code of m", "the code of v"), f"encode, {grids}")
+
+
 REQUIREMENTS = (
     Requirement(
         "ENC-1",
@@ -163,6 +205,7 @@ REQUIREMENTS = (
         "Bytes written on one device must be those written on another, and a wrong neighbour costs escapes.",
         Level.REPRODUCIBLE,
         nearest_in_the_logarithm,
+        needs=("encode",),
     ),
     Requirement(
         "ENC-2",
@@ -171,6 +214,7 @@ REQUIREMENTS = (
         "every stored pair behind it.",
         Level.REPRODUCIBLE,
         zero_and_nothing_else_encodes_to_zero,
+        needs=("encode",),
     ),
     Requirement(
         "ENC-3",
@@ -178,6 +222,7 @@ REQUIREMENTS = (
         "A state that is saved, loaded and saved again must not drift.",
         Level.REPRODUCIBLE,
         codes_survive_decoding,
+        needs=("encode", "decode"),
     ),
     Requirement(
         "ENC-4",
@@ -185,5 +230,15 @@ REQUIREMENTS = (
         "An index that wraps around turns the largest moment into the smallest.",
         Level.REPRODUCIBLE,
         out_of_range_clamps,
+        needs=("encode",),
+    ),
+    Requirement(
+        "ENC-5",
+        "A code depends on nothing but the number and the grid: not on the tensor's size, the place, the stride, the "
+        "alignment or the other moment.",
+        "Vectorised bodies and scalar tails are two pieces of code, and a block's edge is where they meet.",
+        Level.REPRODUCIBLE,
+        a_code_is_its_numbers_alone,
+        needs=("encode",),
     ),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.oracle.conformance.inputs import SPECIAL, any_bits, ordinary_states, same_bits
 from guarded_moments.oracle.conformance.optimizer_states import moments_of, state_dict
-from guarded_moments.oracle.conformance.requirements import Level, NonConformance, Requirement, Trial
+from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
 from guarded_moments.oracle.conformance.shrink import complexity
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import in_domain
@@ -18,6 +19,11 @@ _SETTINGS = {"lr": 1e-3}
 _UPDATES_DONE = 41
 #: No code is near enough for this, so that every coordinate is an escape.
 _UNREACHABLE = 1e-30
+_EDGE_SIZES = (1, 2, 8, 9, 255, 256, 257, 4097, 40_000)
+#: An escape lies before and at each, where the tensor reaches so far.
+_EDGES = (0, 1, 8, 9, 32, 64, 128, 255, 256, 257, 512, 2048, 4095, 4096, 4097, 32_768, 40_000)
+_FIRST_NAN = 0x7FC00001
+_STILL = 0.3
 
 
 def _moments(generator: torch.Generator) -> list[tuple[Tensor, Tensor]]:
@@ -64,6 +70,36 @@ def _require_same(
     )
 
 
+def escapes_survive_at_every_edge(trial: Trial) -> None:
+    """EXA-2.  Each escape has a NaN payload of its own, so that one in another's place is seen."""
+    generator = trial.generator("EXA-2")
+    moments = []
+    for size in _EDGE_SIZES:
+        m, v = ordinary_states(generator, size)
+        places = torch.tensor(sorted({place for edge in _EDGES for place in (edge - 1, edge) if 0 <= place < size}))
+        m[places] = (places.to(torch.int32) + _FIRST_NAN).view(torch.float32)
+        moments.append((m, v))
+    native = state_dict(moments, _UPDATES_DONE, _SETTINGS)
+    content = trial.backend.compress(native, tolerance=0.01, gradient_bound=1.0)
+    recovered = moments_of(trial.backend.recover(content))
+    for index, (before, after) in enumerate(zip(moments, recovered, strict=True)):
+        _require_same(index, before[0].isnan(), before, after, f"a tensor of {len(before[0])}, escapes at its edges")
+
+
+def zeros_stay_zero(trial: Trial) -> None:
+    """EXA-3."""
+    generator = trial.generator("EXA-3")
+    m, v = ordinary_states(generator, _COUNT)
+    still = torch.rand(_COUNT, generator=generator) < _STILL
+    m[still], v[still] = 0.0, 0.0
+    moments = [(m, v), (torch.zeros(_COUNT), torch.zeros(_COUNT)), (torch.zeros(1), torch.zeros(1))]
+    native = state_dict(moments, _UPDATES_DONE, _SETTINGS)
+    content = trial.backend.compress(native, tolerance=0.01, gradient_bound=1.0)
+    recovered = moments_of(trial.backend.recover(content))
+    for index, (before, after) in enumerate(zip(moments, recovered, strict=True)):
+        _require_same(index, (before[0] == 0) & (before[1] == 0), before, after, "coordinates that had no gradient yet")
+
+
 REQUIREMENTS = (
     Requirement(
         "EXA-1",
@@ -72,5 +108,22 @@ REQUIREMENTS = (
         "The exact fallback is what makes every other loss a choice.",
         Level.SOUND,
         escapes_survive,
+        needs=("compress", "recover"),
+    ),
+    Requirement(
+        "EXA-2",
+        "Escapes come back in their own places: at the first and last element and at both sides of every block's edge.",
+        "Escapes are stored apart from the codes; one that is lost or counted twice shifts every one behind it.",
+        Level.SOUND,
+        escapes_survive_at_every_edge,
+        needs=("compress", "recover"),
+    ),
+    Requirement(
+        "EXA-3",
+        "A coordinate whose moments are both zero is recovered with both zero, in any company.",
+        "Where v is zero, eps alone divides: a trace of a first moment there becomes an update of many learning rates.",
+        Level.SOUND,
+        zeros_stay_zero,
+        needs=("compress", "recover"),
     ),
 )

@@ -86,11 +86,14 @@ def any_bits(generator: torch.Generator, count: int) -> Tensor:
     return torch.where(kind == 0, bits, torch.where(kind == 1, special, ordinary))
 
 
+_INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
 def same_bits(a: Tensor, b: Tensor) -> Tensor:
-    """Where two float32 tensors hold the same 32 bits."""
-    return a.view(torch.int32) == b.view(torch.int32)
+    """Where two tensors of one floating-point dtype hold the same bits."""
+    return a.view(_INTEGERS[a.dtype]) == b.view(_INTEGERS[b.dtype])
 
 
 def same_numbers(a: Tensor, b: Tensor) -> Tensor:
-    """Where two float32 tensors hold the same 32 bits, or NaN both (payloads are no part of an op model)."""
+    """Where two tensors of one dtype hold the same bits, or NaN both (payloads are no part of an op model)."""
     return same_bits(a, b) | (a.isnan() & b.isnan())

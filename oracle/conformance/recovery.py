@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.conformance.findings import NonConformance, NotJudged
 from guarded_moments.oracle.conformance.inputs import log_uniform, ordinary_states, signs
 from guarded_moments.oracle.conformance.optimizer_states import Pair, first_updates, moments_of, state_dict
-from guarded_moments.oracle.conformance.requirements import Level, NonConformance, NotJudged, Requirement, Trial
+from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
 from guarded_moments.oracle.conformance.traces import two_updates
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import Parameter, StateDict, parameters_of
@@ -26,6 +27,8 @@ from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import States, enclose
 from guarded_moments.reference.implementations import Implementation, implementation_for
 
+#: Of the search for each worst gradient: what it then has not found is not found here.
+_ROUNDS = 12
 _SHAPES = (torch.Size([2051]), torch.Size([13, 5]))
 
 
@@ -102,16 +105,16 @@ def _resumed(case: _Case, native: StateDict, recovered: StateDict) -> Iterator[_
 
 
 def _gradients(generator: torch.Generator, resumed: list[_Resumed]) -> Iterator[list[Tensor]]:
-    """For every parameter, gradients within the bound: the worst of each coordinate, its negative, any size, zero."""
+    """For every parameter, gradients within the bound: zero, any size, the worst of each coordinate, its negative."""
+    yield [torch.zeros_like(parameter.native.m) for parameter in resumed]
+    yield [_scattered(generator, parameter) for parameter in resumed]
     worst = [_worst(parameter) for parameter in resumed]
     yield worst
     yield [-g for g in worst]
-    yield [_scattered(generator, parameter) for parameter in resumed]
-    yield [torch.zeros_like(g) for g in worst]
 
 
 def _worst(parameter: _Resumed) -> Tensor:
-    found = enclose(parameter.constants, parameter.states).gradient.float()
+    found = enclose(parameter.constants, parameter.states, rounds=_ROUNDS).gradient.float()
     return found.reshape(parameter.native.m.shape)
 
 
@@ -151,5 +154,6 @@ REQUIREMENTS = (
         "shows here alone.",
         Level.SOUND,
         first_updates_after_recovery,
+        needs=("compress", "recover"),
     ),
 )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
 
-from guarded_moments.oracle.conformance.backend import Backend
+from guarded_moments.oracle.conformance.adapting import Adapted
+from guarded_moments.oracle.conformance.findings import NotJudged, Undecided
+from guarded_moments.oracle.conformance.scenes import SCENES, Scene
 from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
@@ -25,36 +27,31 @@ class Level(Enum):
     REPRODUCIBLE = "reproducible"  #: codes and decoded values are the reference's
 
 
-class NonConformance(Exception):  # noqa: N818 - a finding about a backend, not an error of the program
-    """A requirement that a backend does not meet, with the smallest counterexample found."""
-
-    def __init__(self, headline: str, *details: str) -> None:
-        """Say what is wrong.
-
-        Args:
-            headline: one short line.
-            details: more lines: the counterexample and its traces.
-        """
-        super().__init__(headline, *details)
-
-    def __str__(self) -> str:
-        return "\n".join(self.args)
-
-
-class Undecided(Exception):  # noqa: N818 - neither a finding nor an error
-    """There is no answer, so that the requirement is neither met nor missed; this counts as a failure."""
-
-
-class NotJudged(Exception):  # noqa: N818 - neither a finding nor an error
-    """This machine cannot try the requirement; the text says why."""
-
-
 @dataclass(frozen=True)
 class Trial:
     """What a check is given."""
 
-    backend: Backend
-    seed: int
+    backend: Adapted
+    seed: int | str = 1
+    op_models: tuple[str, ...] = ()  #: names of implementations to judge by; by default a choice of them all
+
+    @property
+    def scenes(self) -> tuple[Scene, ...]:
+        """The claims to judge guards and updates under: of the op models asked for that the backend claims.
+
+        Raises:
+            NotJudged: it claims none of those asked for.
+        """
+        claimed = self.backend.op_models
+        names = self.op_models or claimed or ()
+        if claimed is not None and self.op_models:
+            names = tuple(name for name in self.op_models if name in claimed)
+            if not names:
+                raise NotJudged(f"the backend claims none of the op models asked for: it claims {', '.join(claimed)}")
+        if not names:
+            return SCENES
+        count = max(len(SCENES), len(names))
+        return tuple(replace(SCENES[i % len(SCENES)], op_model=names[i % len(names)]) for i in range(count))
 
     def generator(self, purpose: str) -> torch.Generator:
         """Random numbers that depend on the seed and the purpose alone, not on which checks ran before."""
@@ -71,6 +68,7 @@ class Requirement:
     why: str  #: what breaks otherwise
     level: Level
     check: Callable[[Trial], None]  #: raises `NonConformance`, `Undecided` or `NotJudged`, or returns
+    needs: tuple[str, ...]  #: operations of a backend that it calls
 
     def judge(self, trial: Trial) -> None:
         """Run the check.

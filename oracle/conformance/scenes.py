@@ -80,4 +80,9 @@ SCENES = (
     Scene(f"{_AVX2}/fused", tolerance=0.1, gradient_bound=10.0, step=2.0**24, eps=1e-12),
     Scene(f"{_AVX2}/single", tolerance=0.01, gradient_bound=100.0, step=50, betas=(0.5, 0.9)),
     Scene(f"{_DEFAULT}/fused", tolerance=0.01, gradient_bound=1.0, step=7, betas=(0.0, 0.99)),
+    Scene(f"{_AVX2}/compiled", tolerance=0.01, gradient_bound=1.0, step=400),
+    Scene("torch-2.14-cuda/single", tolerance=0.01, gradient_bound=inf, step=1000),
+    Scene("torch-2.14-cuda/foreach", tolerance=1e-3, gradient_bound=1.0, step=3, betas=(0.9, 0.95)),
+    Scene("torch-2.14-cuda/capturable", tolerance=0.01, gradient_bound=1.0, step=100_000),
+    Scene("torch-2.14-cuda-sm75-sm90/fused", tolerance=1e-4, gradient_bound=1.0, step=10, betas=(0.5, 0.9)),
 )

@@ -156,4 +156,4 @@ def _spread(scales: Tensor, start: int, count: int) -> Tensor:
 def _encoded(values: Tensor, scale: Tensor, dynamic: DynamicMap) -> Tensor:
     # Where the scale is zero every value is.
     ratio = values / torch.where(scale > 0, scale, 1.0)
-    return torch.bucketize(ratio, dynamic.thresholds, right=True).to(torch.uint8)
+    return torch.bucketize(ratio.contiguous(), dynamic.thresholds, right=True).to(torch.uint8)

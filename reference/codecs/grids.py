@@ -163,7 +163,7 @@ class LogGrid:
 
     def nearest(self, magnitude: Tensor, start: int = 0) -> Tensor:  # noqa: ARG002 - one grid for all places
         """See `Grid`."""
-        return torch.bucketize(magnitude, thresholds(self), right=True)
+        return torch.bucketize(magnitude.contiguous(), thresholds(self), right=True)
 
     def level(self, index: Tensor, start: int = 0) -> Tensor:  # noqa: ARG002 - as above
         """See `Grid`."""

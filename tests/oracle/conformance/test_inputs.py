@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from guarded_moments.oracle.conformance import ReferenceBackend, Trial
+from guarded_moments.oracle.conformance import Adapted, ReferenceBackend, Trial
 from guarded_moments.oracle.conformance.encode import _near_thresholds, _nearest_codes
 from guarded_moments.oracle.conformance.inputs import GRIDS, NANS, SPECIAL, any_bits, same_bits, same_numbers
-from guarded_moments.oracle.conformance.pairs import accepted_pairs
+from guarded_moments.oracle.conformance.pairs import accepted_pairs, joined
 from guarded_moments.oracle.conformance.scenes import SCENES, Scene
 from guarded_moments.reference.arithmetic import TorchBinary64
 from guarded_moments.reference.codecs.tables import thresholds
@@ -19,7 +19,7 @@ SEED = 1
 
 
 def generator(purpose: str) -> torch.Generator:
-    return Trial(ReferenceBackend(), SEED).generator(purpose)
+    return Trial(Adapted(ReferenceBackend()), SEED).generator(purpose)
 
 
 def test_special_values_are_distinct_bits_of_every_class() -> None:
@@ -58,7 +58,9 @@ def test_some_thresholds_are_ties_and_all_are_straddled() -> None:
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: f"{scene.op_model}-{scene.step:g}")
 def test_pairs_reach_the_edge_of_the_guard_in_every_direction(scene: Scene) -> None:
-    pairs = accepted_pairs(generator(str(scene)), lambda *states: closed_form_guard(scene.constants, *states), 100)
+    pairs = joined(
+        *accepted_pairs(generator(str(scene)), lambda *states: closed_form_guard(scene.constants, *states), 100)
+    )
     assert bool(closed_form_guard(scene.constants, *pairs).all())
     assert bool((in_domain(pairs.m, pairs.v) & in_domain(pairs.m_hat, pairs.v_hat)).all())
 

@@ -20,12 +20,11 @@ Trusted: Python's own `ast` for precedence, and `fractions.Fraction`.
 
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import Final, NoReturn, TypeAlias
 
-from guarded_moments.proofs.polynomials import Point, Polynomial
+from guarded_moments.proofs.atoms import Atom, Relation
+from guarded_moments.proofs.polynomials import Polynomial
 
 #: A slip such as ``x**1000`` would keep the computer busy for hours instead of giving an error.
 LARGEST_POWER: Final = 256
@@ -36,42 +35,6 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[Polynomial, Polynomial]
     ast.Sub: Polynomial.__sub__,
     ast.Mult: Polynomial.__mul__,
 }
-
-
-class Relation(Enum):
-    """How the polynomial of an atom compares with zero; the value is its symbol."""
-
-    AT_LEAST = ">="
-    ABOVE = ">"
-    EQUAL = "=="
-
-
-@dataclass(frozen=True, slots=True)
-class Atom:
-    """The assertion that a polynomial stands in a relation to zero.
-
-    Attributes:
-        polynomial: the left-hand side.
-        relation: its relation to zero.
-    """
-
-    polynomial: Polynomial
-    relation: Relation
-
-    def holds(self, point: Point) -> bool:
-        """Whether the assertion is true at a rational point, decided exactly."""
-        value = self.polynomial.at(point)
-        match self.relation:
-            case Relation.AT_LEAST:
-                return value >= 0
-            case Relation.ABOVE:
-                return value > 0
-            case Relation.EQUAL:
-                return value == 0
-
-    def __str__(self) -> str:
-        """The assertion in the claim language."""
-        return f"{self.polynomial} {self.relation.value} 0"
 
 
 #: Assertions that all hold.
@@ -98,6 +61,19 @@ def parse_claim(text: str, variables: Collection[str]) -> Claim:
     return tuple(_Reader(text, variables).read())
 
 
+def parse_polynomial(text: str, variables: Collection[str]) -> Polynomial:
+    """Read an expression of the claim language.
+
+    Args:
+        text: the expression, on one line.
+        variables: the names that may occur in it.
+
+    Raises:
+        ClaimError: if the text is not a polynomial in these variables.
+    """
+    return _Reader(text, variables).expression()
+
+
 class _Reader:
     """Reads one claim, and points into its text when it cannot."""
 
@@ -107,15 +83,22 @@ class _Reader:
 
     def read(self) -> Iterator[Atom]:
         """Yield the atoms of the claim."""
+        yield from self._conjunction(self._tree())
+
+    def expression(self) -> Polynomial:
+        """The polynomial that the whole text spells."""
+        return self._polynomial(self._tree())
+
+    def _tree(self) -> ast.expr:
+        """The syntax tree of the text."""
         # Positions in the syntax tree count bytes: they are columns only in ASCII.
         if not self._text.isascii() or not self._text.isprintable():
             self._refuse("a claim is one line of ASCII text")
         try:
-            tree = ast.parse(self._text, mode="eval").body
+            return ast.parse(self._text, mode="eval").body
         except SyntaxError as error:
             offset = error.offset or 1
             self._refuse(f"cannot be read: {error.msg}", offset - 1, offset)
-        yield from self._conjunction(tree)
 
     def _conjunction(self, node: ast.expr) -> Iterator[Atom]:
         """Yield the atoms of comparisons joined by ``and``."""

@@ -40,6 +40,12 @@ class Polynomial:
         return cls._normal([(((name, 1),), Fraction(1))])
 
     @classmethod
+    def of(cls, terms: Iterable[tuple[Monomial, Fraction]]) -> Self:
+        """The polynomial with these terms, in any order and number."""
+        ordered = ((tuple(sorted(monomial)), value) for monomial, value in terms)
+        return cls._normal(ordered)
+
+    @classmethod
     def _normal(cls, terms: Iterable[tuple[Monomial, Fraction]]) -> Self:
         """Collect like terms, drop those that cancel, and sort."""
         collected: dict[Monomial, Fraction] = {}
@@ -61,6 +67,8 @@ class Polynomial:
 
     def __mul__(self, other: Self) -> Self:
         """The exact product."""
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return other.scaled(self.terms[0][1])
         return self._normal(
             (_product(left, right), left_value * right_value)
             for left, left_value in self.terms
@@ -79,6 +87,25 @@ class Polynomial:
         for _ in range(exponent):
             power = power * self
         return power
+
+    def scaled(self, factor: Fraction) -> Self:
+        """The polynomial times a nonzero number."""
+        return type(self)(tuple((monomial, value * factor) for monomial, value in self.terms))
+
+    def substitute(self, values: Mapping[str, "Polynomial"]) -> "Polynomial":
+        """The polynomial with others in place of variables, all at once."""
+        if self.variables.isdisjoint(values):
+            return self
+        collected: dict[Monomial, Fraction] = {}
+        for monomial, coefficient in self.terms:
+            kept = tuple((name, exponent) for name, exponent in monomial if name not in values)
+            part = Polynomial(((kept, coefficient),))
+            for name, exponent in monomial:
+                if name in values:
+                    part = part * values[name] ** exponent
+            for key, value in part.terms:
+                collected[key] = collected.get(key, Fraction(0)) + value
+        return Polynomial._normal(collected.items())
 
     @property
     def variables(self) -> frozenset[str]:
@@ -121,6 +148,8 @@ class Polynomial:
 
 def _product(left: Monomial, right: Monomial) -> Monomial:
     """The product of two monomials: exponents add."""
+    if not left:
+        return right
     exponents = dict(left)
     for name, exponent in right:
         exponents[name] = exponents.get(name, 0) + exponent

@@ -11,7 +11,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import assert_never
 
-from guarded_moments.proofs.claims import Atom, Claim, Relation
+from guarded_moments.proofs.atoms import Atom, Relation
+from guarded_moments.proofs.claims import Claim
 from guarded_moments.proofs.lemma import Lemma
 from guarded_moments.proofs.polynomials import Monomial, Polynomial
 

@@ -10,7 +10,6 @@ does not depend on the machine or its load, and ``UNKNOWN`` is a verdict of its 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -19,17 +18,10 @@ import z3
 from guarded_moments.proofs.lemma import Lemma
 from guarded_moments.proofs.polynomials import Point
 from guarded_moments.proofs.smt import Question, goal_asked, smt2
+from guarded_moments.proofs.verdicts import Verdict
 
 #: The solver that gave the verdicts, for reports.
 SOLVER: Final = f"z3 {z3.get_version_string()}"
-
-
-class Verdict(Enum):
-    """What a solver found out about a claim."""
-
-    PROVED = "proved"  #: no point contradicts it
-    REFUTED = "refuted"  #: a point contradicts it, and is known
-    UNKNOWN = "unknown"  #: neither was found within the resource limit
 
 
 @dataclass(frozen=True, slots=True)

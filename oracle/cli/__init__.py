@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compress": "Store an Adam checkpoint in about a quarter of the space, with a guarantee.",
         "recover": "Turn a .gmc file back into a state_dict that load_state_dict takes.",
         "audit": "Check the guarantee on every coordinate of a .gmc file.",
-        "prove": "Prove the lemmas behind the guard, with z3.",
+        "prove": "Prove the theorem behind the guard from certificates, and its lemmas with solvers.",
         "explain": "Show one coordinate: codes, guard, worst gradient, both updates.",
         "requirements": "List what pytest --oracle judges codec backends by.",
         "ops": "List the op models: their roundings, limits and evidence.",

@@ -35,5 +35,5 @@ LEMMA: Final = Lemma(
     ),
     then="abs(p - P) <= kappa*P + c",
     twin="abs(p - P) <= kappa*P + 0.99*c",
-    needed_by=("denominator_rounding_rate",),
+    needed_by=("rounding_slack",),
 )

@@ -29,8 +29,5 @@ LEMMA: Final = Lemma(
     ),
     then="abs(m + w*(g - m)) <= (1 - w)*n + w*r",
     twin="abs(m + w*(g - m)) <= (1 - w)*n + 0.99*w*r",
-    needed_by=(
-        "update_difference_bound",
-        "numerator_over_denominator",
-    ),
+    needed_by=("rounding_slack",),
 )

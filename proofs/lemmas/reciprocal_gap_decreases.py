@@ -37,7 +37,6 @@ LEMMA: Final = Lemma(
     needed_by=(
         "third_term_at_bound",
         "gap_on_cell",
-        "update_difference_bound",
         "exact_guard",
     ),
 )

@@ -29,7 +29,6 @@ LEMMA: Final = Lemma(
     then="x <= S",
     twin="1.01*x <= S",
     needed_by=(
-        "gradient_over_denominator",
         "third_term_root_gap",
         "third_term_radicand_gap",
     ),

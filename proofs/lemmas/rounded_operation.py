@@ -1,13 +1,12 @@
 """A rounded result errs by its own rounding and by what its operands bring, enlarged by it.
 
-    |X| <= K,  |x - X| <= z,  |r - x| <= u |x| + n   =>   |r - X| <= u K + (1 + u) z + n
+    |X| <= K,  |x - X| <= z,  r = x (1 + d) + h,  |d| <= q,  |h| <= n   =>   |r - X| <= q K + (1 + q) z + n
 
-X is the value with no rounding at all, x the exact result of the operation on operands already
-rounded, r the rounded result. Every step of the Adam update that is not a square root or a
-quotient is an instance: with K = X and z = kappa X + A it compounds a relative error kappa to
-(1 + kappa)(1 + u) - 1.
+X is the value with no rounding at all, x the exact result of the operation on operands already rounded, r the rounded
+result: the standard model of rounding to nearest, with q = u (3 u for a platform's root) and n = 0 where nothing
+underflows.  Every rounded operation of the update is an instance.
 
-The twin fails: without the factor 1 + u the rounding of the inherited error z is forgotten.
+The twin fails: without the factor 1 + q the rounding of the inherited error z is forgotten.
 """
 
 from typing import Final
@@ -21,28 +20,21 @@ LEMMA: Final = Lemma(
         "X": "value without any rounding [x]",
         "x": "exact result on rounded operands [x]",
         "r": "rounded result [x]",
-        "a": "magnitude of x [x]",
+        "d": "relative error of the rounding [1]",
+        "h": "absolute error of the rounding [x]",
         "K": "bound on the magnitude of X [x]",
         "z": "bound on the error that x carries [x]",
-        "u": "unit roundoff [1]",
-        "n": "half the smallest subnormal [x]",
+        "q": "bound on d, such as the unit roundoff [1]",
+        "n": "bound on h, such as half the smallest subnormal [x]",
     },
     given=(
-        "0 <= u",
-        "0 <= n",
         "abs(X) <= K",
         "abs(x - X) <= z",
-        "0 <= a",
-        "a*a == x*x",
-        "abs(r - x) <= u*a + n",
+        "r == x + x*d + h",
+        "abs(d) <= q",
+        "abs(h) <= n",
     ),
-    then="abs(r - X) <= u*K + (1 + u)*z + n",
-    twin="abs(r - X) <= u*K + z + n",
-    needed_by=(
-        "denominator_rounding_rate",
-        "first_moment_rounding_fused",
-        "first_moment_rounding_separate",
-        "quotient_error",
-        "rounding_slack",
-    ),
+    then="abs(r - X) <= q*K + (1 + q)*z + n",
+    twin="abs(r - X) <= q*K + z + n",
+    needed_by=("rounding_slack",),
 )

@@ -27,8 +27,5 @@ LEMMA: Final = Lemma(
     given=(),
     then="(mh + w*(g - mh))*Hh - (m + w*(g - m))*H == (1 - w)*(mh - m)*Hh + (m + w*(g - m))*(Hh - H)",
     twin="(mh + w*(g - mh))*Hh - (m + w*(g - m))*H == (1 - w)*(mh - m)*Hh + (mh + w*(g - mh))*(Hh - H)",
-    needed_by=(
-        "update_difference_bound",
-        "exact_guard",
-    ),
+    needed_by=("exact_guard",),
 )

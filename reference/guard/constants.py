@@ -7,6 +7,7 @@ Every entry is a binary64 within one unit in the last place above the number it 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Generic, NamedTuple
 
@@ -17,8 +18,8 @@ from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, round_down, round_up, square_root_up
-from guarded_moments.reference.guard.real_update import real_update
-from guarded_moments.reference.guard.slack import RoundingSlack, rounding_slack
+from guarded_moments.reference.guard.real_update import RealUpdate, real_update
+from guarded_moments.reference.guard.slack import RoundingSlack, UpdateError, rounding_slack
 from guarded_moments.reference.implementations import Implementation
 
 T = TypeVar("T", default=float)
@@ -110,26 +111,49 @@ def guard_constants(
         )
         raise InvalidClaimError(msg)
 
+    exact = exact_constants(real, slack, square_root_up)
+    rounded = GuardConstants(*(round_up(value) for value in exact))
+    return rounded._replace(
+        gradient_bound=min(bound, limit), threshold=round_down(Fraction(claim.tolerance.value) * Fraction(lr))
+    )
+
+
+def exact_constants(
+    real: RealUpdate,
+    slack: RoundingSlack | UpdateError,
+    root_up: Callable[[Fraction], Fraction],
+    gradient_bound: Fraction = Fraction(0),
+    threshold: Fraction = Fraction(0),
+) -> GuardConstants[Fraction]:
+    """The constants before any is rounded; written with arithmetic alone, so that `proofs` runs it on symbols.
+
+    Args:
+        real: the formula's constants.
+        slack: of one trajectory.
+        root_up: gives a number at least the square root.
+        gradient_bound: passed through.
+        threshold: passed through.
+    """
     c, beta2, b, eps = real.c, real.beta2, real.root, real.eps
-    inverse_q = b / c * square_root_up(c)
-    three_root_three = 9 / square_root_up(Fraction(3))  # from below
+    inverse_q = b / c * root_up(c)
+    three_root_three = 9 / root_up(Fraction(3))  # from below
     return GuardConstants(
-        w=round_up(real.w),
-        complement=round_up(real.complement),
-        radicand=round_up(beta2 / b**2),
-        curvature=round_up(c / b**2),
-        eps=round_up(eps),
-        step=round_up(real.step),
-        gradient_bound=min(bound, limit),
-        gap_cap=round_up(inverse_q),
-        radicand_cap=round_up(inverse_q / 2),
-        root_cap=round_up(inverse_q / three_root_three),
-        eps_cap=round_up(inverse_q / (16 * eps)),
-        slack_moment=round_up(slack.moment),
-        slack_reciprocal=round_up(slack.reciprocal),
-        slack_gradient=round_up(slack.gradient),
-        slack_floor=round_up(slack.floor),
-        threshold=round_down(Fraction(claim.tolerance.value) * Fraction(lr)),
+        w=real.w,
+        complement=real.complement,
+        radicand=beta2 / b**2,
+        curvature=c / b**2,
+        eps=eps,
+        step=real.step,
+        gradient_bound=gradient_bound,
+        gap_cap=inverse_q,
+        radicand_cap=inverse_q / 2,
+        root_cap=inverse_q / three_root_three,
+        eps_cap=inverse_q / (16 * eps),
+        slack_moment=slack.moment,
+        slack_reciprocal=slack.reciprocal,
+        slack_gradient=slack.gradient,
+        slack_floor=slack.floor,
+        threshold=threshold,
     )
 
 

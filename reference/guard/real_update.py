@@ -34,16 +34,23 @@ def real_update(model: OpModel, scalars: Scalars[float]) -> RealUpdate:
         model: the op model; it decides which constants enter and where.
         scalars: the kernel's constants; `root` must not be zero.
     """
+    return formula_constants(model, Scalars(*(Fraction(value) for value in scalars)))
+
+
+def formula_constants(model: OpModel, scalars: Scalars[Fraction]) -> RealUpdate:
+    """The constants of the formula from those of a kernel, exactly.
+
+    Written with arithmetic alone, so that `proofs` runs it on symbols.
+    """
     twice = model.interpolation is Interpolation.FMA_TWICE
-    complement = Fraction(scalars.beta1) if twice else 1 - Fraction(scalars.w)
-    beta2 = Fraction(scalars.beta2)
-    root = abs(Fraction(scalars.root))
+    complement = scalars.beta1 if twice else 1 - scalars.w
+    root = abs(scalars.root)
     return RealUpdate(
         w=1 - complement,
         complement=complement,
-        c=1 - beta2 if model.second_moment is SecondMoment.FMA_TWICE else Fraction(scalars.c),
-        beta2=beta2,
+        c=1 - scalars.beta2 if model.second_moment is SecondMoment.FMA_TWICE else scalars.c,
+        beta2=scalars.beta2,
         root=1 / root if model.correction is Correction.MULTIPLY else root,
-        eps=abs(Fraction(scalars.eps)),
-        step=Fraction(1) if model.update is Update.QUOTIENT else abs(Fraction(scalars.step)),
+        eps=abs(scalars.eps),
+        step=Fraction(1) if model.update is Update.QUOTIENT else abs(scalars.step),
     )

@@ -15,8 +15,10 @@ operations round to nearest; the platform's root is within one ulp of the correc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.floats import FloatFormat, square_root_down, square_root_up
@@ -52,6 +54,95 @@ class RoundingSlack:
         )
 
 
+class DenominatorError(NamedTuple):
+    """How far the binary32 denominator may be from the exact one; written with arithmetic alone, see `proofs`."""
+
+    share: Fraction  #: `n*|g| <= share * c*g**2 + underflow`
+    underflow: Fraction
+    kappa: Fraction  #: relative error of `v'`
+    v_floor: Fraction  #: absolute error of `v'`
+    root_error: Fraction  #: relative error of the square root alone
+    floor: Fraction  #: absolute error of `sqrt(v')/b + eps`
+    of_sum: Fraction  #: relative error of that sum, the absolute one included
+    rho: Fraction  #: the same of what divides the first moment
+
+
+def denominator_error(
+    model: OpModel, real: RealUpdate, u: Fraction, n: Fraction, root_up: Callable[[Fraction], Fraction]
+) -> DenominatorError:
+    """The error of the denominator of one update.
+
+    Args:
+        model: the op model.
+        real: the formula's constants.
+        u: the unit roundoff.
+        n: half the smallest subnormal.
+        root_up: gives a number at least the square root.
+    """
+    share = _UNDERFLOW_SHARE * u
+    kappa = 3 * u + 3 * u**2 + u**3 + (1 + u) ** 2 * share
+    underflow = n**2 / (4 * share * real.c)
+    product_floor = (3 * n + u * n) if model.second_moment.squares_first else 2 * n
+    v_floor = (1 + u) * (product_floor + (1 + u) * underflow) + n
+    root_error = 3 * u if model.square_root is SquareRoot.PLATFORM else u
+    growth = (1 + kappa / 2 + kappa**2 / 2) * (1 + root_error) * (1 + u) ** 2
+    floor = (1 + root_error) * (1 + u) ** 2 * (root_up(v_floor) / real.root) + (2 + u) * n
+    of_sum = rho = growth - 1 + floor / real.eps
+    if model.update is Update.DIVIDE_TWICE:
+        rho += (1 + of_sum) * u + n * real.step / real.eps  # of its quotient by the step size, at least eps/step
+    return DenominatorError(share, underflow, kappa, v_floor, root_error, floor, of_sum, rho)
+
+
+class UpdateError(NamedTuple):
+    """The constants of the master inequality; written with arithmetic alone, see `proofs`."""
+
+    moment: Fraction
+    reciprocal: Fraction
+    gradient: Fraction
+    floor: Fraction
+
+
+def update_error(
+    model: OpModel,
+    options: StepOptions,
+    real: RealUpdate,
+    u: Fraction,
+    n: Fraction,
+    denominator: DenominatorError,
+    root_down: Callable[[Fraction], Fraction],
+) -> UpdateError:
+    """The error of one update, given that of its denominator with `rho < 1`.
+
+    Args:
+        model: the op model.
+        options: the per-tensor choices.
+        real: the formula's constants.
+        u: the unit roundoff.
+        n: half the smallest subnormal.
+        denominator: the error of the denominator.
+        root_down: gives a positive number at most the square root.
+    """
+    rho, w, a = denominator.rho, real.w, real.step
+    amplification = 1 / (1 - rho)
+    if model.interpolation is Interpolation.FMA and not options.interpolate_from_end:
+        interpolation, interpolation_floor = u + u**2, n
+    else:
+        interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
+    # The product with the step size and the division, in either order, or fewer; or the last of two divisions.
+    quotient = u if model.update is Update.DIVIDE_TWICE else 2 * u + u**2
+    multiplies_first = model.update is Update.MULTIPLY_THEN_DIVIDE
+    of_moment = (u + rho + quotient * (1 + u)) * amplification
+    of_gradient = (1 + quotient) * interpolation * amplification
+    of_reciprocal = (1 + quotient) * interpolation_floor * amplification
+    largest_share = w * real.root / root_down(real.c)  # at least the supremum of w|g|H over all g
+    return UpdateError(
+        moment=real.complement * of_moment + w * of_gradient,
+        reciprocal=of_reciprocal + ((1 + u) * n * amplification / a if multiplies_first else 0),
+        gradient=(of_moment + of_gradient) * largest_share,
+        floor=n if multiplies_first else (1 + u) * a * n + n,
+    )
+
+
 def rounding_slack(
     model: OpModel, options: StepOptions, scalars: Scalars[float], fmt: FloatFormat
 ) -> RoundingSlack | None:
@@ -65,58 +156,24 @@ def rounding_slack(
     """
     u, n = fmt.unit_roundoff, fmt.half_smallest_subnormal
     real = real_update(model, scalars)
-    w, c, b, eps, a = real.w, real.c, real.root, real.eps, real.step
-
-    share = _UNDERFLOW_SHARE * u
-    kappa = 3 * u + 3 * u**2 + u**3 + (1 + u) ** 2 * share  # relative error of v'
-    underflow = n**2 / (4 * share * c)
-    product_floor = (3 * n + u * n) if model.second_moment.squares_first else 2 * n
-    v_floor = (1 + u) * (product_floor + (1 + u) * underflow) + n  # absolute error of v'
-
-    root_error = 3 * u if model.square_root is SquareRoot.PLATFORM else u
-    growth = (1 + kappa / 2 + kappa**2 / 2) * (1 + root_error) * (1 + u) ** 2
-    denominator_floor = (1 + root_error) * (1 + u) ** 2 * square_root_up(v_floor) / b + (2 + u) * n
-    rho = growth - 1 + denominator_floor / eps  # relative error of the denominator
-    divides_twice = model.update is Update.DIVIDE_TWICE
-    if divides_twice:
-        rho += (1 + rho) * u + n * a / eps  # of its quotient by the step size, which is at least eps/a
-    if rho >= 1:
+    denominator = denominator_error(model, real, u, n, square_root_up)
+    if denominator.rho >= 1:
         return None
-    amplification = 1 / (1 - rho)
-
-    if model.interpolation is Interpolation.FMA and not options.interpolate_from_end:
-        interpolation, interpolation_floor = u + u**2, n
-    else:
-        interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
-    # The product with the step size and the division, in either order, or fewer; or the last of two divisions.
-    quotient = u if divides_twice else 2 * u + u**2
-    multiplies_first = model.update is Update.MULTIPLY_THEN_DIVIDE
-    of_moment = (u + rho + quotient * (1 + u)) * amplification
-    of_gradient = (1 + quotient) * interpolation * amplification
-    of_reciprocal = (1 + quotient) * interpolation_floor * amplification
-    largest_share = w * b / square_root_down(c)  # sup of w|g|H over all g
-
-    return RoundingSlack(
-        moment=real.complement * of_moment + w * of_gradient,
-        reciprocal=of_reciprocal + ((1 + u) * n * amplification / a if multiplies_first else 0),
-        gradient=(of_moment + of_gradient) * largest_share,
-        floor=n if multiplies_first else (1 + u) * a * n + n,
-        largest_gradient=_largest_gradient(model, real, fmt, kappa, v_floor, root_error, amplification),
-    )
+    update = update_error(model, options, real, u, n, denominator, square_root_down)
+    return RoundingSlack(*update, largest_gradient=_largest_gradient(model, real, fmt, denominator))
 
 
 def _largest_gradient(
     model: OpModel,
     real: RealUpdate,
     fmt: FloatFormat,
-    kappa: Fraction,
-    v_floor: Fraction,
-    root_error: Fraction,
-    amplification: Fraction,
+    error: DenominatorError,
 ) -> Fraction:
     """The magnitude of `g` up to which no operation of the step can overflow, for states in the guard's domain."""
     u, n, largest = fmt.unit_roundoff, fmt.half_smallest_subnormal, fmt.largest
     c, beta2, b, eps, a = real.c, real.beta2, real.root, real.eps, real.step
+    kappa, v_floor, root_error = error.kappa, error.v_floor, error.root_error
+    amplification = 1 / (1 - error.rho)
     moment, second = Fraction(LARGEST_MOMENT), Fraction(LARGEST_SECOND_MOMENT)
 
     second_moment_room = ((largest - v_floor - 1) / (1 + kappa) - beta2 * second) / c

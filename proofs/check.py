@@ -1,0 +1,96 @@
+"""Checks the proof file: every lemma and the theorem of every op model, from certificates, with no solver.
+
+The file is replayed by the kernel, and what comes out is compared with what is claimed: the lemmas of the folder, and
+the statements that `reference`'s own source makes of itself.  A theorem may use fewer hypotheses than it is given, none
+besides, and must conclude the same atoms.
+
+Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
+imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement` for what
+is stated), Python and its `fractions` and `json`.  z3 is not among them; an import contract keeps it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.kernel import Theorem
+from guarded_moments.proofs.lemmas import all_lemmas
+from guarded_moments.proofs.replay import replay
+from guarded_moments.proofs.statement import families, statement
+
+#: The proofs, as data.
+PROOF_FILE = "certificates/proofs.json"
+LEMMA, FIRST_UPDATE = "lemma/", "first_update/"
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """A claim and whether the proof file proves it."""
+
+    name: str
+    text: str  #: the claim in a sentence
+    problem: str | None = None  #: why it is not proved
+
+
+@dataclass(frozen=True)
+class _Claim:
+    name: str
+    text: str
+    hypotheses: Collection[Atom]
+    conclusion: Sequence[Atom]
+
+
+def proof_text() -> str:
+    """The content of the proof file."""
+    return resources.files("guarded_moments.proofs").joinpath(PROOF_FILE).read_text(encoding="utf-8")
+
+
+def check_certificates(text: str | None = None) -> Iterator[CheckedClaim]:
+    """Check every claim; the first is ready when the whole file has been replayed.
+
+    Args:
+        text: the content of a proof file; the package's own by default.
+
+    Raises:
+        ProofFileError: a step of the file is not a proof.
+    """
+    proved = dict(replay(proof_text() if text is None else text))
+    for claim in _claims():
+        yield CheckedClaim(claim.name, claim.text, _problem(claim, proved.pop(claim.name, None)))
+    for name in proved:
+        yield CheckedClaim(name, "", "the file names a theorem that nothing here states")
+
+
+def _claims() -> Iterator[_Claim]:
+    for lemma in all_lemmas():
+        yield _Claim(f"{LEMMA}{lemma.name}", lemma.statement, lemma.hypotheses, lemma.goal)
+    for family in families():
+        stated = statement(family)
+        text = f"The guard bounds the deviation of {family.name}, as {family.model.name} computes it."
+        yield _Claim(f"{FIRST_UPDATE}{family.name}", text, stated.hypotheses, stated.conclusion)
+
+
+def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
+    if theorems is None:
+        return "the file has no proof of it"
+    if [theorem.conclusion for theorem in theorems] != [atom.normal() for atom in claim.conclusion]:
+        return "what is proved is another conclusion: the claim has changed since"
+    given = {atom.normal() for atom in claim.hypotheses}
+    for theorem in theorems:
+        surplus = theorem.hypotheses - given
+        if surplus:
+            listed = "; ".join(sorted(map(str, surplus))[:3])
+            return f"the proof needs what the claim does not assume: {listed}"
+    return None
+
+
+def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
+    """How many claims of each kind are proved."""
+    kinds = {LEMMA: "lemmas", FIRST_UPDATE: "first-update theorems"}
+    return {
+        text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)
+        for kind, text in kinds.items()
+    }

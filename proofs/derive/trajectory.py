@@ -161,7 +161,7 @@ class _Derivation:
         c.use(tools.looser, x=new_v - c.poly("V"), y=known.error, z="kappa*V + v_floor")
 
     def _denominator(self, roundings: tuple[Rounding, ...]) -> None:
-        """`|d - D| <= rho*D`, `D = S + eps`, of what divides the first moment (with the step size, if that divides it)."""
+        """`|d - D| <= rho*D`, `D = S + eps`, of the divisor of the first moment (step included, if divided by it)."""
         c, tools = self.c, self.tools
         root = roundings[0]
         c.names["s"], c.names["q"] = root.exact, root.rate

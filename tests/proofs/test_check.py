@@ -211,7 +211,7 @@ def changed(function: Callable[..., Any], old: str, new: str) -> Callable[..., A
         (slack, "denominator_error", "root_error = 3 * u if", "root_error = 2 * u if"),
         (slack, "denominator_error", "kappa / 2 +", "kappa / 3 +"),
         (slack, "update_error", "u + u**2, n", "u, n"),
-        (slack, "update_error", "quotient = 2 * u", "quotient = u"),
+        (slack, "update_error", "else 2 * u + u**2", "else u + u**2"),
         (slack, "update_error", "(of_moment + of_gradient) * largest_share", "of_moment * largest_share"),
         (slack, "update_error", "floor=n if", "floor=n / 2 if"),
         (constants, "exact_constants", "9 / root_up", "10 / root_up"),

@@ -21,6 +21,7 @@ ADAPTERS: Mapping[str, Adapter] = MappingProxyType(
             TorchAdam("foreach", {"foreach": True}),
             TorchAdam("fused", {"fused": True}),
             TorchCompiled(),
+            TorchCompiled(foreach=True),
             OptaxAdam("adam", jit=False),
             OptaxAdam("adam", jit=True),
             OptaxAdam("adamw", jit=False),

@@ -21,13 +21,15 @@ from guarded_moments.reference.hyperparameters import Hyperparameters
 class TorchCompiled(Adapter):
     """`torch.compile(torch.optim.AdamW(...).step)`."""
 
-    name = "torch-compiled"
-    title = "torch AdamW, torch.compile"
     packages = ("torch",)
-    reading = "the op model of the same name; compiled without contraction, except in `addcmul`"
 
-    def __init__(self) -> None:
+    def __init__(self, *, foreach: bool = False) -> None:
         """Compile nothing yet."""
+        self.name = "torch-compiled-foreach" if foreach else "torch-compiled"
+        self.title = "torch AdamW, foreach, torch.compile" if foreach else "torch AdamW, torch.compile"
+        contracted = "" if foreach else ", except in `addcmul`"
+        self.reading = f"the op model of the same name; compiled without contraction{contracted}"
+        self._foreach = foreach
         self._kept: dict[tuple[int, Hyperparameters], tuple[torch.nn.Parameter, dict[str, Any], Callable[[], Any]]] = {}
 
     def step(self, state: State, hyperparameters: Hyperparameters) -> After:
@@ -35,7 +37,7 @@ class TorchCompiled(Adapter):
         key = len(state.g), hyperparameters
         if key not in self._kept:
             parameter = torch.nn.Parameter(torch.zeros_like(state.g))
-            optimizer = make(parameter, hyperparameters)
+            optimizer = make(parameter, hyperparameters, foreach=self._foreach)
             held = {
                 "step": torch.tensor(0.0),
                 "exp_avg": torch.zeros_like(state.m),

@@ -68,13 +68,12 @@ def test_op_models_are_told_apart_on_the_trained_states(check: CrossCheck) -> No
 
 @pytest.mark.filterwarnings("default")  # the compiler's own
 @pytest.mark.timeout(600)  # it compiles C++
-def test_the_compiled_step_follows_the_op_model_of_the_compiled_step(check: CrossCheck) -> None:
-    if capability_of_this_machine() != "avx2":
-        pytest.skip("the compiled step is known for AVX2 only")
-    result = measured(check, ADAPTERS["torch-compiled"])
+@pytest.mark.parametrize("path", ["compiled", "compiled-foreach"])
+def test_a_compiled_step_follows_the_op_model_of_that_compiled_step(path: str, check: CrossCheck) -> None:
+    result = measured(check, ADAPTERS[f"torch-{path}"])
 
     assert result.special is not None
-    assert result.trained.followed == result.special.followed == ("torch-2.13-cpu-avx2/compiled",)
+    assert result.trained.followed == result.special.followed == (f"torch-2.13-cpu-avx2/{path}",)
     # Its bias corrections are binary32: 1 - f32(beta2) is off by 1.3e-5, and the root halves that.
     assert 5e-6 < result.first_update[1].largest < 8e-6
 

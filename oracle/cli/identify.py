@@ -21,7 +21,7 @@ from guarded_moments.reference.checkpoint.writing import check_output, replacing
 @click.option("--tensor-lr", is_flag=True, help="... with lr as a float32 tensor,")
 @click.option("--tensor-betas", is_flag=True, help="... with betas as float32 tensors.")
 @click.option("--device", default="cpu", show_default=True, help="Where the kernel's tensors live, such as cuda.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the random inputs.")
 @click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same result as JSON.")
 @force_option
 def command(
@@ -53,6 +53,7 @@ def command(
 
     \b
       gmc identify torch.optim:AdamW --fused
+      gmc identify torch.optim:AdamW --foreach --compile
       gmc identify my_kernels:adam_step --device cuda --json found.json
 
     Exit status 0 if op models of the family reproduce every value, 1 if not, 2 if the kernel cannot be called so.
@@ -60,6 +61,10 @@ def command(
     if json_file is not None:
         check_output(json_file, overwrite=force)
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # what it remarks is no news to who asks for --compile
+    if fused and foreach:
+        raise click.UsageError("--fused and --foreach exclude each other: torch takes one of them")
+    if foreach and (tensor_lr or tensor_betas):
+        raise click.UsageError("torch's foreach path takes lr and betas as numbers: leave --tensor-lr or --foreach out")
     flags = Flags(fused, foreach, compiled, tensor_lr, tensor_betas)
     subject = load_subject(kernel, flags, device)
     base = COMPILED_PLAN if compiled else Plan()

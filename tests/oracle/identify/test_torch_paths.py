@@ -77,11 +77,12 @@ def test_hyperparameters_given_as_tensors_are_told_from_numbers(flags: Flags, ex
 
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_the_compiled_step_is_named(budget: int, compared: Counter[str]) -> None:
+@pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
+def test_the_compiled_step_is_named(budget: int, compared: Counter[str], *, foreach: bool) -> None:
     plan = COMPILED_PLAN if budget > 1 else replace(COMPILED_PLAN, settings=COMPILED_PLAN.settings[:2], sizes=(535,))
-    found = identify(load_subject("torch.optim:AdamW", Flags(compiled=True)), plan)
-    assert names(found) == {"compiled"}
-    assert str(found.rules[0]) == "COMPILED"
+    found = identify(load_subject("torch.optim:AdamW", Flags(compiled=True, foreach=foreach)), plan)
+    assert names(found) == {"compiled-foreach" if foreach else "compiled"}
+    assert str(found.rules[0]) == ("COMPILED_FOREACH" if foreach else "COMPILED")
     compared["identified kernels with op models"] += found.compared
 
 

@@ -10,17 +10,20 @@ import torch
 
 from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate
 from guarded_moments.oracle.trajectories import Trajectories
-from guarded_moments.oracle.worst_case import decide
+from guarded_moments.oracle.worst_case import Certainty, Verdict, decide
+from guarded_moments.oracle.worst_case.enclosure import enclose as enclose_compiled
+from guarded_moments.oracle.worst_case.supremum import worst_cases
 from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance, load_state_dict, parameters_of
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
-from guarded_moments.reference.guard import closed_form_guard
-from guarded_moments.reference.guard.exact import search
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard
+from guarded_moments.reference.guard.exact import exact_guard, search
 from guarded_moments.reference.guard.search import States, enclose
 from guarded_moments.reference.implementations import implementation_for, platform_description
 from timing import interleaved, table
 
 _GRADIENTS = 1 << 24
+_EXACTLY = 256  #: coordinates whose exact supremum is found
 
 
 @click.command()
@@ -54,13 +57,33 @@ def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
             "real search, compiled": lambda: search(constants, states),  # noqa: B023 - as above
             "decision in the op model, torch": lambda: decide(constants, trajectories, states),  # noqa: B023 - as above
             "enclosure to 1e-4, torch": lambda: enclose(constants, states),  # noqa: B023 - as above
+            "enclosure to 1e-4, compiled": lambda: enclose_compiled(constants, states),  # noqa: B023 - as above
         }
         print(f"\nat step {step:,.0f}, {len(m):,} coordinates\n")  # noqa: T201 - as above
         print(table(interleaved(jobs, rounds), len(m), "of each coordinate", "closed form, torch"))  # noqa: T201 - as above
         compiled = CompiledTrajectories(implementation.body, options, scalars)
+        few = states.select(torch.randperm(len(m), generator=torch.Generator().manual_seed(0))[:_EXACTLY])
+        found = worst_cases(constants, compiled, few)
+        exact = {"exact supremum, compiled": lambda: worst_cases(constants, compiled, few)}  # noqa: B023 - as above
+        print("\n" + table(interleaved(exact, 1), len(few), "of each coordinate", "exact supremum, compiled"))  # noqa: T201 - as above
+        known = int((found.certainty == Certainty.EXACT).sum())
+        print(f"{known} of {len(few)} exact; {int(found.enumerated.median()):,} gradients each, in the median")  # noqa: T201 - as above
         one = Coordinate(*(float(moment[0]) for moment in states))
         enumeration = {"every gradient, compiled": lambda: compiled.worst(one, 0x3A000000, _GRADIENTS)}  # noqa: B023 - as above
+        print(_tightness(constants, trajectories, states))  # noqa: T201 - as above
         print("\n" + table(interleaved(enumeration, 1), _GRADIENTS, "of each gradient", "every gradient, compiled"))  # noqa: T201 - as above
+
+
+def _tightness(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> str:
+    """How many of the coordinates that are safe each guard accepts, and whether it accepts others."""
+    verdict = decide(constants, trajectories, states).verdict
+    safe, unsafe = verdict == Verdict.SAFE, verdict == Verdict.UNSAFE
+    lines = [f"\n{int(safe.sum()):,} coordinates are safe, {int(unsafe.sum()):,} are not, the rest is undecided"]
+    for name, guard in (("closed form", closed_form_guard), ("exact guard", exact_guard)):
+        accepted = guard(constants, *states)
+        share, wrong = float((accepted & safe).sum() / safe.sum()), int((accepted & unsafe).sum())
+        lines.append(f"{name}: accepts {100 * share:.4f} % of the safe ones, and {wrong} of the others")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from torch import Tensor
 from guarded_moments.oracle.difference import first_difference
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
+from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.encoding import constants_of, escape_reasons, scalars_of
 from guarded_moments.reference.checkpoint.layouts import Place
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, Parameter, in_memory_order, parameters_of
@@ -28,6 +29,7 @@ from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import GuardConstants, in_domain
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.implementations import implementation_named, platform_description
+from guarded_moments.reference.op_models import OpModel
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
 #: Coordinates of a violation or of the closest call that are spelled out; the rest is counted.
@@ -198,6 +200,8 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
         index = (region & ~escaped & covered).nonzero().flatten()
         states = native.select(index)
         decisions = decide(constants, trajectories, states)
+        if bool((decisions.verdict == Verdict.UNDECIDED).any()):
+            _settle(constants, (model, options, scalars), states, decisions)
         found.safe += int((decisions.verdict == Verdict.SAFE).sum())
         found.undecided += int((decisions.verdict == Verdict.UNDECIDED).sum())
         unsafe = decisions.verdict == Verdict.UNSAFE
@@ -212,6 +216,19 @@ def _audit_tensor(state: GuardedState, tensor: GuardedTensor, parameter: Paramet
     if found.violations == found.undecided == 0:  # then the decision is the better bound
         found.max_deviation_upper = min(found.max_deviation_upper, constants.threshold / tensor.lr)
     result.tensors.append(found)
+
+
+def _settle(
+    constants: GuardConstants[float],
+    op_model: tuple[OpModel, StepOptions, Scalars[float]],
+    states: States,
+    decisions: Decisions,
+) -> None:
+    # Imported here: compiling takes seconds, and an audit rarely needs it.
+    from guarded_moments.oracle.exhaustive import CompiledTrajectories  # noqa: PLC0415 - as said
+    from guarded_moments.oracle.worst_case.supremum import settle  # noqa: PLC0415 - as said
+
+    settle(constants, lambda: CompiledTrajectories(*op_model), states, decisions)
 
 
 def _as_if_not_escaped(tensor: GuardedTensor, native: States) -> tuple[States, Tensor]:

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from guarded_moments.oracle.deviation_curve import Curve, deviation_curve
 from guarded_moments.oracle.tracing import Operation, trace_update
 from guarded_moments.oracle.trajectories import Trajectories
-from guarded_moments.oracle.worst_case import Verdict, decide, largest_deviation
-from guarded_moments.reference.adam import Scalars
+from guarded_moments.oracle.worst_case import Certainty, Verdict, decide, largest_deviation
+from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.arithmetic import TorchBinary64
 from guarded_moments.reference.checkpoint.encoding import encode_guarded
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.codecs import Codec
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.closed_form import BoundTerms, closed_form_deviation, lifted, make_bound_terms
-from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.guard.search import States, largest_gradient
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
+if TYPE_CHECKING:
+    from guarded_moments.oracle.exhaustive import CompiledTrajectories
+
 #: The enclosure of one coordinate's supremum is narrowed to this share of it; the op model has the last word.
 _RELATIVE_GAP = 1e-7
+
+
+class Exactly(NamedTuple):
+    """The supremum over all gradients, by one of the two ways to find it bit for bit."""
+
+    certainty: Certainty
+    deviation: float  #: in learning rates
+    upper: float  #: in learning rates; above `deviation` where the budget of gradients ran out
+    gradient: float  #: attains `deviation`
+    evaluated: int  #: gradients run through the op model
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,8 @@ class Explanation:
     """Everything there is to say about one coordinate.  Deviations and terms in learning rates."""
 
     claim: Claim
+    lr: float
+    options: StepOptions
     scalars: Scalars[float]
     constants: GuardConstants[float]
     m: float
@@ -48,10 +66,64 @@ class Explanation:
     worst_gradient: float | None = None
     worst_deviation: float | None = None
     worst_upper: float | None = None
+    states: States | None = None  #: the coordinate as tensors of shape (1,)
     traced_gradient: float | None = None  #: of the traces: the worst, or the one that was asked for
     traced_deviation: float | None = None
     native_trace: tuple[Operation, ...] = ()
     recovered_trace: tuple[Operation, ...] = ()
+
+
+def exact_worst_case(found: Explanation) -> Exactly:
+    """Search the exact supremum of an explained coordinate; compiles its op model, which takes seconds.
+
+    Args:
+        found: an explanation that has states.
+    """
+    from guarded_moments.oracle.worst_case.supremum import worst_cases  # noqa: PLC0415 - imports the compiler
+
+    states, lr = _states(found), found.lr
+    result = worst_cases(found.constants, _compiled(found), states)
+    return Exactly(
+        Certainty(int(result.certainty[0])),
+        float(result.deviation[0]) / lr,
+        float(result.upper[0]) / lr,
+        float(result.gradient[0]),
+        int(result.enumerated[0]),
+    )
+
+
+def exhausted_worst_case(found: Explanation, progress: Callable[[int, int], None] | None = None) -> Exactly:
+    """Run every gradient of the claim through the op model for an explained coordinate.
+
+    Args:
+        found: an explanation that has states.
+        progress: called with gradients done and in all.
+    """
+    from guarded_moments.oracle.exhaustive import Coordinate, exhaust  # noqa: PLC0415 - imports the compiler
+
+    lr, coordinate = found.lr, Coordinate(*(float(moment) for moment in _states(found)))
+    extreme = exhaust(_compiled(found), coordinate, largest_gradient(found.constants), progress)
+    deviation = extreme.deviation / lr
+    return Exactly(Certainty.EXACT, deviation, deviation, extreme.gradient, extreme.evaluated)
+
+
+def curve_of(found: Explanation) -> Curve:
+    """What a picture of an explained coordinate shows."""
+    trajectories = Trajectories(implementation_named(found.claim.implementation).body, found.options, found.scalars)
+    with one_torch_thread():
+        return deviation_curve(found.constants, trajectories, _states(found))
+
+
+def _states(found: Explanation) -> States:
+    if found.states is None:
+        raise ValueError("a coordinate that is stored exactly has no worst case")
+    return found.states
+
+
+def _compiled(found: Explanation) -> CompiledTrajectories:
+    from guarded_moments.oracle.exhaustive import CompiledTrajectories  # noqa: PLC0415 - imports the compiler
+
+    return CompiledTrajectories(implementation_named(found.claim.implementation).body, found.options, found.scalars)
 
 
 def explain(
@@ -86,7 +158,7 @@ def explain(
     constants = guard_constants(claim, implementation, options, scalars, lr)
     native = [torch.tensor([value], dtype=torch.float32) for value in (m, v)]
     if not bool(in_domain(*native)):
-        return Explanation(claim, scalars, constants, m, v, covered=False)
+        return Explanation(claim, lr, options, scalars, constants, m, v, covered=False)
     if recovered is not None:
         codes = None
         states = States(native[0], native[1], *torch.tensor(recovered, dtype=torch.float32).unsqueeze(1))
@@ -97,7 +169,16 @@ def explain(
     escaped = codes is not None and bool(codec.escaped(*codes))
     if escaped or not bool(in_domain(states.m_hat, states.v_hat)):
         return Explanation(
-            claim, scalars, constants, m, v, covered=True, encodable=False, recovered_is_given=codes is None
+            claim,
+            lr,
+            options,
+            scalars,
+            constants,
+            m,
+            v,
+            covered=True,
+            encodable=False,
+            recovered_is_given=codes is None,
         )
     exact = [moment.double() for moment in states]
     scale = constants.step / lr
@@ -115,6 +196,8 @@ def explain(
     m_hat, v_hat = float(states.m_hat), float(states.v_hat)
     return Explanation(
         claim=claim,
+        lr=lr,
+        options=options,
         scalars=scalars,
         constants=constants,
         m=m,
@@ -131,6 +214,7 @@ def explain(
         worst_gradient=worst_gradient,
         worst_deviation=deviation / lr,
         worst_upper=worst.upper / lr,
+        states=states,
         traced_gradient=traced,
         traced_deviation=float(there) / lr,
         native_trace=tuple(trace_update(implementation.body, options, scalars, m, v, traced)),

@@ -11,17 +11,29 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from guarded_moments.oracle import pictures
 from guarded_moments.oracle.cli.common import (
     FILE,
     NUMBER,
+    force_option,
     grad_bound_option,
     op_model_option,
     out,
+    progress_bar,
     tolerance_option,
 )
-from guarded_moments.oracle.explain import Explanation, explain
-from guarded_moments.oracle.worst_case import Verdict
+from guarded_moments.oracle.cli.explain_plot import draw
+from guarded_moments.oracle.explain import (
+    Exactly,
+    Explanation,
+    curve_of,
+    exact_worst_case,
+    exhausted_worst_case,
+    explain,
+)
+from guarded_moments.oracle.worst_case import Certainty, Verdict
 from guarded_moments.reference.checkpoint import read
+from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Log8
 from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS, EightBit
@@ -67,6 +79,10 @@ _SMALLEST_SCALE, _LARGEST_SCALE = -149.0, 127.0  #: in octaves
 @click.option("--eps", type=NUMBER, help="[default: 1e-8, or the file's]")
 @click.option("--step", type=NUMBER, help="Number of the first update after recovery.  [default: 1000, or the file's]")
 @op_model_option
+@click.option("--exact", is_flag=True, help="Find the exact worst case as well: run each gradient that could be it.")
+@click.option("--exhaust", is_flag=True, help="Run every gradient of the claim: 2**31 for G = 1, ten seconds or more.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw the deviation against the gradient (.png, .svg or .pdf).")
+@force_option
 def command(
     m: float,
     v: float,
@@ -86,6 +102,10 @@ def command(
     eps: float | None,
     step: float | None,
     op_model: str | None,
+    exact: bool,  # noqa: FBT001 - a flag on the command line
+    exhaust: bool,  # noqa: FBT001 - as above
+    plot: Path | None,
+    force: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Explain one coordinate: its codes, the guard's terms, its worst gradient, and both updates step by step.
 
@@ -93,6 +113,7 @@ def command(
       gmc explain --m 0x1.8p-12 --v 0x1.2p-22 --tolerance 0.01 --grad-bound 1.0
       gmc explain --m 3e-5 --v 2e-9 --tolerance 0.01 --grad-bound inf --like optimizer.gmc --tensor 3
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
+    _check_picture(plot, like, force=force)
     given = {name: x for name, x in (("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps)) if x is not None}
     if like is None:
         base = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)
@@ -128,6 +149,28 @@ def command(
         gradient=None if gradient is None else round_to_binary32(gradient),
     )
     _show(out(), found, number, own)
+    if found.states is None:
+        return
+    if plot is not None:
+        with replacing(plot, overwrite=force) as temporary:
+            draw(found, curve_of(found), temporary, plot.suffix.removeprefix("."))
+        out().print(f"drawn     {plot}")
+    _look_closer(found, exact=exact, exhaust=exhaust)
+
+
+def _check_picture(plot: Path | None, like: Path | None, *, force: bool) -> None:
+    if plot is not None:
+        pictures.require(plot)
+        check_output(plot, overwrite=force, inputs=() if like is None else (like,))
+
+
+def _look_closer(found: Explanation, *, exact: bool, exhaust: bool) -> None:
+    if exact:
+        _show_exactly("exact", exact_worst_case(found), found)
+    if exhaust:
+        with progress_bar("running every gradient") as progress:
+            extreme = exhausted_worst_case(found, progress)
+        _show_exactly("exhausted", extreme, found)
 
 
 def _codec(kind: type[Codec], m_range: tuple[float, float], v_range: tuple[float, float]) -> Codec:
@@ -195,6 +238,16 @@ def _show(console: Console, found: Explanation, step: float, codec: Codec) -> No
         )
         console.print(f"          deviating by {found.traced_deviation:.10g} lr, each line one rounding:")
     console.print(table)
+
+
+def _show_exactly(how: str, worst: Exactly, found: Explanation) -> None:
+    certain = worst.certainty == Certainty.EXACT
+    ends = "" if certain else f", at most {worst.upper:.10g}: the budget of gradients ran out"
+    verb = "exceeds" if worst.deviation > found.claim.tolerance.value else "within" if certain else "unknown beside"
+    out().print(
+        f"{how:<9} {worst.deviation:.10g} lr at g = {worst.gradient!r} = {_hex(worst.gradient)}{ends}\n"
+        f"          {verb} the tolerance; {worst.evaluated:,} gradients run through the op model"
+    )
 
 
 def _hex(value: float | None) -> str:

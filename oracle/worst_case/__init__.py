@@ -7,6 +7,7 @@ name, so that nothing compiles for those who do not ask for it.
 from guarded_moments.oracle.worst_case.decision import (
     FEW_ENUMERATED,
     MAX_ENUMERATED,
+    Certainty,
     Decisions,
     Verdict,
     decide,
@@ -16,6 +17,7 @@ from guarded_moments.oracle.worst_case.largest import Worst, largest_deviation
 __all__ = [
     "FEW_ENUMERATED",
     "MAX_ENUMERATED",
+    "Certainty",
     "Decisions",
     "Verdict",
     "Worst",

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.reference.guard.closed_form import in_domain
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import (
     ENUMERABLE,
@@ -29,6 +30,7 @@ from guarded_moments.reference.guard.search import (
     allowance,
     first_partition,
     first_survivors,
+    largest_gradient,
     split,
 )
 
@@ -52,6 +54,14 @@ class Verdict(IntEnum):
     UNDECIDED = 2  #: the budget ran out
 
 
+class Certainty(IntEnum):
+    """What is known of a coordinate's supremum."""
+
+    EXACT = 0  #: `deviation` is the supremum
+    ENCLOSED = 1  #: it lies between `deviation` and `upper`: there were more gradients to run than the budget allows
+    OUTSIDE = 2  #: the state is outside the guard's domain; `deviation` is attained, nothing bounds it from above
+
+
 class Decisions(NamedTuple):
     """One verdict per coordinate; tensors of shape (n,)."""
 
@@ -68,18 +78,24 @@ def decide(
 ) -> Decisions:
     """Decide the claim for coordinates of one tensor that follow one op model.
 
+    Outside the guard's domain (NaN, infinite, negative or huge moments) no bound holds, so that a coordinate there is
+    UNSAFE if a few gradients show it, SAFE if both its states are the same numbers, and else UNDECIDED.
+
     Args:
         constants: of the tensor; its `threshold` is the deviation allowed.
         trajectories: the op model.
-        states: coordinates in the guard's domain, shape (n,).
+        states: any coordinates, float32, shape (n,).
         max_enumerated: gradients enumerated for one coordinate before it is left undecided.
     """
     n = len(states.m)
     decisions = Decisions(
         torch.full((n,), Verdict.SAFE, dtype=torch.int8), torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64)
     )
+    covered = covers(states)
+    _decide_outside(constants, trajectories, states, (~covered).nonzero().flatten(), decisions)
+    inside = covered.nonzero().flatten()
     # Most coordinates are cleared by their first cells; the few others are then worked on together.
-    left = survivors(constants, states, lambda block: allowance(constants, block))
+    left = inside[survivors(constants, states.select(inside), lambda block: allowance(constants, block))]
     for begin in range(0, len(left), BLOCK):
         index = left[begin : begin + BLOCK]
         for whole, part in zip(
@@ -87,6 +103,23 @@ def decide(
         ):
             whole[index] = part
     return decisions
+
+
+def covers(states: States) -> Tensor:
+    """Where both states are in the guard's domain as numbers: minus zero counts as zero; a bool tensor (n,)."""
+    return in_domain(states.m + 0.0, states.v + 0.0) & in_domain(states.m_hat + 0.0, states.v_hat + 0.0)
+
+
+def _decide_outside(
+    constants: GuardConstants[float], trajectories: Trajectories, states: States, outside: Tensor, decisions: Decisions
+) -> None:
+    limit = largest_gradient(constants)
+    probed = [sign * limit * share for share in (0.0, 2.0**-20, 2.0**-8, 0.5, 1.0) for sign in (1.0, -1.0)]
+    same = (states.m == states.m_hat) & (states.v == states.v_hat)
+    decisions.verdict[outside[~same[outside]]] = Verdict.UNDECIDED
+    for gradient in probed if len(outside) else ():
+        g = torch.full((len(states.m),), gradient)
+        _try(constants, trajectories, states, decisions, outside, ~same[outside], g[outside])
 
 
 def survivors(constants: GuardConstants[float], states: States, cutoff: Callable[[States], Tensor]) -> Tensor:

@@ -46,6 +46,8 @@ def largest_deviation(
         relative_gap: how far the enclosure of the real supremum may stay open.
     """
     worst = Worst(None, 0.0, known, known)
+    if len(states.m) == 0:
+        return worst
     # A first look at everything raises the bar, so that few coordinates need a second.
     for begin in range(0, len(states.m), BLOCK):
         block = states.slice(begin, begin + BLOCK)
@@ -55,8 +57,7 @@ def largest_deviation(
     floor = worst.deviation / constants.step
     left = survivors(constants, states, lambda block: torch.full_like(block.m, floor, dtype=torch.float64))
     cleared_slack = max(
-        (float(slack_of(constants, states.slice(b, b + BLOCK)).max()) for b in range(0, len(states.m), BLOCK)),
-        default=0.0,
+        float(slack_of(constants, states.slice(begin, begin + BLOCK)).max()) for begin in range(0, len(states.m), BLOCK)
     )
     cleared = math.nextafter(worst.deviation * bound_inflation() + cleared_slack, math.inf)
     worst = worst._replace(upper=max(worst.upper, cleared))

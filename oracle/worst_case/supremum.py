@@ -13,18 +13,17 @@ against the others in the tests), and that the lemmas behind the slack compose (
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate, Extreme
+from guarded_moments.oracle.worst_case.decision import Certainty, Decisions, Verdict, covers
 from guarded_moments.oracle.worst_case.enclosure import Sliver, enclose, slivers_above
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import InvalidClaimError
 from guarded_moments.reference.floats import bits_of
-from guarded_moments.reference.guard.closed_form import in_domain
 from guarded_moments.reference.guard.constants import GuardConstants, guard_constants
 from guarded_moments.reference.guard.search import Enclosure, States, largest_gradient, slack_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -35,16 +34,10 @@ from guarded_moments.reference.platform import one_torch_thread, require_subnorm
 MAX_ENUMERATED = 1 << 26
 #: Gradients first looked at, around the worst in real arithmetic.
 _PROBES = 1 << 14
+#: Coordinates whose exact worst case is searched after a decision gave up on them: less than a minute's work.
+SETTLED_AT_MOST = 100
 _NARROW = 1e-7  #: relative gap of the enclosure; what is left is far below the rounding of binary32
 _SIGN = 1 << 31
-
-
-class Certainty(IntEnum):
-    """What is known of a coordinate's supremum."""
-
-    EXACT = 0  #: `deviation` is the supremum
-    ENCLOSED = 1  #: it lies between `deviation` and `upper`: there were more gradients to run than the budget allows
-    OUTSIDE = 2  #: the state is outside the guard's domain; `deviation` is attained, nothing bounds it from above
 
 
 class WorstCases(NamedTuple):
@@ -131,9 +124,7 @@ def worst_cases(
         enumerated=torch.zeros(n, dtype=torch.int64),
         gradient_bound=largest_gradient(constants),
     )
-    # Adding zero makes minus zero plus zero: as a number it is in the domain.
-    covered = in_domain(states.m + 0.0, states.v + 0.0) & in_domain(states.m_hat + 0.0, states.v_hat + 0.0)
-    inside = covered.nonzero().flatten()
+    inside = covers(states).nonzero().flatten()
     with one_torch_thread():
         found = enclose(constants, states.select(inside), relative_gap=_NARROW)
         upper = found.upper + slack_of(constants, states.select(inside))
@@ -144,6 +135,31 @@ def worst_cases(
             if progress is not None:
                 progress(coordinate + 1, n)
     return result
+
+
+def settle(
+    constants: GuardConstants[float],
+    trajectories: Callable[[], CompiledTrajectories],
+    states: States,
+    decisions: Decisions,
+    at_most: int = SETTLED_AT_MOST,
+) -> None:
+    """Decide, in place, what `decide` left undecided, as far as the exact worst case is found within its budget.
+
+    Args:
+        constants: as for `decide`.
+        trajectories: compiles the op model; called only where something is undecided.
+        states: as for `decide`.
+        decisions: what `decide` returned.
+        at_most: coordinates that are settled; the rest stays undecided.
+    """
+    index = (decisions.verdict == Verdict.UNDECIDED).nonzero().flatten()[:at_most]
+    if len(index) == 0:
+        return
+    found = worst_cases(constants, trajectories(), states.select(index))
+    decisions.deviation[index], decisions.witness[index] = found.deviation, found.gradient
+    decisions.verdict[index[found.upper <= constants.threshold]] = Verdict.SAFE
+    decisions.verdict[index[found.deviation > constants.threshold]] = Verdict.UNSAFE
 
 
 def _search(

@@ -24,7 +24,9 @@ from tests.reference.guard.cases import (
 )
 from torch import Tensor
 
+from guarded_moments.oracle.exhaustive import CompiledTrajectories
 from guarded_moments.oracle.worst_case import Decisions, Verdict, decide, decision, largest_deviation
+from guarded_moments.oracle.worst_case.supremum import settle, worst_cases
 from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.errors import PlatformError
@@ -242,6 +244,55 @@ def test_where_rounding_alone_may_decide_the_budget_ends_the_search(monkeypatch:
     found = decide(case.constants, case.trajectories(), states)
 
     assert int(found.verdict) == Verdict.UNDECIDED
+
+
+def test_a_coordinate_outside_the_domain_has_its_own_verdict_and_disturbs_no_other() -> None:
+    """NaN and negative `v` violate, the same number twice is safe, huge moments are unknown unless a probe tells."""
+    case = Setting(step=10.0).case()
+    safe = (1e-4, 1e-6, 1e-4 * (1 + 1e-6), 1e-6)
+    columns = [safe, (math.nan, 1e-6, 1e-4, 1e-6), (1e-4, 1e-6, 1e-4, -1e-6), (1e30, 1e-6, 1e30, 1e-6), safe]
+    columns += [(1e30, 1e-6, 1.5e30, 1e-6), (1e-4, 1e32, 1e-4, 1.1e32), (-0.0, 0.0, 0.0, -0.0)]
+    states = States(*(torch.tensor(moment) for moment in zip(*columns, strict=True)))
+
+    found = decide(case.constants, case.trajectories(), states)
+
+    expected = [Verdict.SAFE, Verdict.UNSAFE, Verdict.UNSAFE, Verdict.SAFE, Verdict.SAFE]
+    assert found.verdict.tolist() == [*expected, Verdict.UNSAFE, Verdict.UNDECIDED, Verdict.SAFE]
+    assert found.deviation[1:3].tolist() == [INF, INF]
+
+
+def test_a_neighbour_that_exhausts_its_budget_changes_no_other_verdict(rng: np.random.Generator) -> None:
+    """The coordinate of the next test among others: only it stays undecided."""
+    case = Setting(step=1.0, bound=1e-3).case()
+    some = trained_pairs(50, rng, off=0.03)
+    hard = States(*(torch.tensor([from_bits(bits)]) for bits in (0x37953DBC, 0, 0x37953DBD, 0)))
+    alone = decide(case.constants, case.trajectories(), some).verdict
+
+    mixed = States(*(torch.cat(pair) for pair in zip(some, hard, strict=True)))
+    found = decide(case.constants, case.trajectories(), mixed, max_enumerated=1 << 14)
+
+    assert int(found.verdict[-1]) == Verdict.UNDECIDED
+    undecided_alone = decide(case.constants, case.trajectories(), some, max_enumerated=1 << 14).verdict
+    assert found.verdict[:-1].tolist() == undecided_alone.tolist()
+    assert int((alone == Verdict.UNDECIDED).sum()) == 0
+
+
+def test_what_the_decision_leaves_open_the_exact_worst_case_settles(rng: np.random.Generator) -> None:
+    case = Setting(step=400.0).case()
+    states = peaked(4, rng)
+    compiled = CompiledTrajectories(case.implementation.body, case.options, case.scalars)
+    exact = worst_cases(case.constants, compiled, states).deviation
+    for threshold, verdict in (
+        (float(exact.max()), Verdict.SAFE),
+        (math.nextafter(float(exact.min()), 0), Verdict.UNSAFE),
+    ):
+        constants = with_threshold(case, threshold)
+        decisions = Decisions(
+            torch.full((4,), Verdict.UNDECIDED, dtype=torch.int8), torch.zeros(4), torch.zeros(4).double()
+        )
+        settle(constants, lambda: compiled, states, decisions, at_most=3)
+        assert decisions.verdict.tolist() == [verdict] * 3 + [Verdict.UNDECIDED]
+        assert torch.equal(decisions.deviation[:3], exact[:3])
 
 
 def test_blocks_do_not_change_a_verdict(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from tests.reference.guard.cases import PATHS, Case, Setting, describe, pairs, s
 
 from guarded_moments.oracle import intervals
 from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate, exhaust
-from guarded_moments.oracle.worst_case.supremum import Certainty, WorstCases, worst_case, worst_cases
+from guarded_moments.oracle.worst_case import Certainty
+from guarded_moments.oracle.worst_case.supremum import WorstCases, worst_case, worst_cases
 from guarded_moments.reference.errors import InvalidClaimError
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard.search import States, largest_gradient

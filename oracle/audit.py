@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from guarded_moments.oracle.difference import first_difference
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
 from guarded_moments.reference.adam import Scalars, StepOptions
+from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.encoding import constants_of, escape_reasons, scalars_of
 from guarded_moments.reference.checkpoint.layouts import Place
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, Parameter, in_memory_order, parameters_of

@@ -29,6 +29,7 @@ from guarded_moments.reference.checkpoint import GuardedState, compress, load_ch
 from guarded_moments.reference.checkpoint.bit_rate import bit_rate, tensor_bit_rate
 from guarded_moments.reference.checkpoint.distributed import Folder, compress_shards, finish_compressed
 from guarded_moments.reference.checkpoint.encoding import Granularity
+from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.writing import check_output
 from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.codecs import CODECS
@@ -138,8 +139,9 @@ def _compress_file(checkpoint: Path, output: Path, choices: dict[str, Any], *, f
     check_output(output, overwrite=force, inputs=(checkpoint,))  # before the work, not after
     native = load_checkpoint(checkpoint)
     with progress_bar("compressing") as progress, said_of(checkpoint):
-        state = compress(native, **choices, progress=progress)
-    write(state, output, overwrite=force)
+        spool = Spool(output.parent)
+        state = compress(native, **choices, progress=progress, spool=spool)
+    write(state, output, overwrite=force, spool=spool)
     yield _Done(state, output, checkpoint.stat().st_size)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import click
-import torch
 
 from guarded_moments.oracle.cli.common import FILE, force_option, is_folder, out, progress_bar
 from guarded_moments.reference.checkpoint import read, recover
 from guarded_moments.reference.checkpoint.distributed import recover_folder
 from guarded_moments.reference.checkpoint.distributed.metadata import read_metadata
-from guarded_moments.reference.checkpoint.writing import check_output, write_bytes
+from guarded_moments.reference.checkpoint.saving import save_checkpoint
+from guarded_moments.reference.checkpoint.spool import Spool
+from guarded_moments.reference.checkpoint.writing import check_output
 
 
 @click.command("recover")
@@ -30,10 +30,9 @@ def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT00
         _recover_folder(compressed, output)
         return
     check_output(output, overwrite=force, inputs=(compressed,))
-    state = read(compressed)
-    content = io.BytesIO()  # torch.save to a full disk fails in ways of its own
-    torch.save(recover(state), content)
-    write_bytes(output, content.getbuffer(), overwrite=force)
+    spool = Spool(output.parent)
+    state = read(compressed, spool)
+    save_checkpoint(recover(state, spool), output, overwrite=force)
     out().print(
         f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
     )

@@ -16,8 +16,8 @@ from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.oracle.conformance.inputs import GRIDS, ordinary_states
 from guarded_moments.oracle.conformance.optimizer_states import Pair, state_dict
 from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
-from guarded_moments.oracle.difference import first_difference
 from guarded_moments.reference.checkpoint import compress, recover
+from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.errors import GuardedMomentsError

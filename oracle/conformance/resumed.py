@@ -12,7 +12,7 @@ from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.oracle.conformance.inputs import ordinary_states
 from guarded_moments.oracle.conformance.optimizer_states import Pair, adamw, state_dict
 from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
-from guarded_moments.oracle.difference import first_difference
+from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 
 _SHAPES = ((), (1,), (0,), (5, 7), (3, 0, 2), (2, 3, 4, 5))

@@ -10,8 +10,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import torch
-
 from guarded_moments.reference.checkpoint.encoding import Encoding, Granularity, rate_of
 from guarded_moments.reference.checkpoint.layouts import entry_at, with_own_states
 from guarded_moments.reference.checkpoint.optimizer_state import (
@@ -19,9 +17,9 @@ from guarded_moments.reference.checkpoint.optimizer_state import (
     Parameter,
     StateDict,
     contents_of,
-    in_memory_order,
 )
-from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor
+from guarded_moments.reference.checkpoint.spool import Spool
+from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, spooled
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import CODECS, Codec
 from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
@@ -44,6 +42,7 @@ def compress(
     implementation: str | None = None,
     lr: float | None = None,
     progress: Progress | None = None,
+    spool: Spool | None = None,
 ) -> GuardedState:
     """Encode both moments of every parameter, and keep exactly every coordinate that the guard does not accept.
 
@@ -63,6 +62,8 @@ def compress(
         lr: learning rate of the first update after recovery, where it differs from the checkpoint's.  By default
             a group's own, or its `initial_lr` where a finished schedule left 0.
         progress: called with coordinates done and in all.
+        spool: gives the memory for codes; what is not guarded is then shared with the checkpoint, which must not change
+            before the state is written.  By default ordinary memory, and copies.
 
     Raises:
         CheckpointError: the state is not Adam's or inconsistent.
@@ -93,15 +94,17 @@ def compress(
                 previous=_reused(kind, parameter, earlier.get((parameter.place, parameter.key))),
             )
             with one_torch_thread():
-                tensors.append(encoding.apply(parameter))
+                tensor = encoding.apply(parameter)
+            tensors.append(tensor if spool is None else spooled(tensor, spool))
             entry_at(skeleton, parameter.place, parameter.key).update(dict.fromkeys(MOMENTS))
         else:
             kept.append(KeptTensor(parameter.key, parameter.where, parameter.numel, parameter.kept_because))
         done += parameter.numel
         if progress is not None:
             progress(done, total)
-    # A copy: a live optimizer steps its own tensors in place.
-    return GuardedState(tau, bound, tuple(tensors), tuple(kept), copy.deepcopy(skeleton))
+    if spool is None:  # a copy: a live optimizer steps its own tensors in place
+        skeleton = copy.deepcopy(skeleton)
+    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton)
 
 
 def _codec_named(name: str, grid: Granularity) -> type[Codec]:
@@ -127,20 +130,23 @@ def _reused(kind: type[Codec], parameter: Parameter, earlier: GuardedTensor | No
     return earlier.codec
 
 
-def recover(state: GuardedState) -> StateDict:
+def recover(state: GuardedState, spool: Spool | None = None) -> StateDict:
     """The checkpoint again, as its optimizers take it: decoded moments, everything else bit for bit.
+
+    Args:
+        state: a compressed checkpoint.
+        spool: gives the memory for moments; what was not guarded is then shared with the state.
 
     Raises:
         UnsupportedError: a file of several versions ahead slipped through (an entry that is already filled).
     """
-    recovered = copy.deepcopy(state.skeleton)
+    recovered = copy.deepcopy(state.skeleton) if spool is None else with_own_states(state.skeleton)
+    spool = spool or Spool()
     for tensor in state.tensors:
         entry = entry_at(recovered, tensor.place, tensor.key)
         for name, flat in zip(MOMENTS, tensor.decode(), strict=True):
             if entry[name] is not None:
                 msg = f"{tensor.where}: {name} is stored twice"
                 raise UnsupportedError(msg)
-            moment = torch.empty_strided(tensor.shape, tensor.stride, dtype=torch.float32)
-            in_memory_order(moment).copy_(flat)
-            entry[name] = moment
+            entry[name] = spool.moved(flat).as_strided(tensor.shape, tensor.stride)
     return recovered

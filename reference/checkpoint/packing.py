@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.checkpoint.container import Pieces
 from guarded_moments.reference.checkpoint.layouts import entry_at
 from guarded_moments.reference.checkpoint.optimizer_state import is_dense
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor
@@ -31,15 +32,15 @@ _TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, 
 _NATIVE = 2  #: moments of a coordinate
 
 
-def packed(state: GuardedState) -> dict[str, Tensor]:
-    """The arrays of a file, all but those of the checkpoint around the moments."""
+def packed(state: GuardedState) -> dict[str, Pieces]:
+    """The arrays of a file, all but those of the checkpoint around the moments; the pieces are not joined."""
     parameters = [array for tensor in state.tensors for array in tensor.codec.parameter_tensors().values()]
     return {
-        "m_codes": _joined([tensor.m_codes for tensor in state.tensors]),
-        "v_codes": _joined([tensor.v_codes for tensor in state.tensors]),
-        "escapes": torch.cat([torch.empty(0, _NATIVE), *(tensor.escapes for tensor in state.tensors)]),
-        "parameters": _joined(parameters),
-        "description": as_bytes(description(state)),
+        "m_codes": _bytes_of([tensor.m_codes for tensor in state.tensors]),
+        "v_codes": _bytes_of([tensor.v_codes for tensor in state.tensors]),
+        "escapes": [torch.empty(0, _NATIVE), *(tensor.escapes for tensor in state.tensors)],
+        "parameters": _bytes_of(parameters),
+        "description": [as_bytes(description(state))],
     }
 
 
@@ -76,8 +77,8 @@ def as_bytes(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
 
 
-def _joined(arrays: Sequence[Tensor]) -> Tensor:
-    return torch.cat([torch.empty(0, dtype=torch.uint8), *(array.contiguous().view(torch.uint8) for array in arrays)])
+def _bytes_of(arrays: Sequence[Tensor]) -> Pieces:
+    return [torch.empty(0, dtype=torch.uint8), *(array.contiguous().view(torch.uint8) for array in arrays)]
 
 
 class _Reader:
@@ -91,7 +92,8 @@ class _Reader:
         if not 0 <= size <= len(self._left):
             raise FormatError(f"its {self._what} end before the tensors do")
         taken, self._left = self._left[:size], self._left[size:]
-        return taken.clone().view(dtype)
+        aligned = taken.data_ptr() % dtype.itemsize == taken.storage_offset() % dtype.itemsize == 0
+        return (taken if aligned else taken.clone()).view(dtype)
 
     def close(self) -> None:
         if len(self._left):

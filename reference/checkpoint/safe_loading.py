@@ -1,5 +1,8 @@
 """Checkpoints written by `torch.save`, read without executing anything in them.
 
+A file larger than what `spool` takes of ordinary memory is mapped: its tensors are read when they are used, so that it
+must not be overwritten in place meanwhile.
+
 Claimed: a file is loaded by `torch.load(weights_only=True)` or refused; no class or function that a file names is
 imported or called beyond torch's own list of safe ones.  Trusted: that list, and torch's restricted unpickler.
 """
@@ -17,6 +20,7 @@ import torch
 
 from guarded_moments.reference.checkpoint.layouts import at, in_words, places_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.checkpoint.spool import MEMORY
 from guarded_moments.reference.errors import CheckpointError
 
 #: Classes named in a refusal; a pickled model can need hundreds.
@@ -49,7 +53,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickles, which are read all the same
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            mapped = path.stat().st_size > MEMORY and zipfile.is_zipfile(path)  # old pickles cannot be
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped or None)
     except pickle.UnpicklingError as error:
         msg = f"{path}: {_why_not_loadable(path, error)}"
         raise CheckpointError(msg) from None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
+from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import Codec
 
@@ -101,6 +102,12 @@ class GuardedState:
     def group_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
         """The param_group that governs a parameter."""
         return group_of(self.skeleton, tensor.place, tensor.key)
+
+
+def spooled(tensor: GuardedTensor, spool: Spool) -> GuardedTensor:
+    """The same in memory of a spool's."""
+    m_codes, v_codes, escapes = (spool.moved(part) for part in (tensor.m_codes, tensor.v_codes, tensor.escapes))
+    return replace(tensor, m_codes=m_codes, v_codes=v_codes, escapes=escapes)
 
 
 def digest_of(m: Tensor, v: Tensor) -> str:

@@ -21,10 +21,12 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from guarded_moments.reference.errors import CheckpointError
 
 _SUFFIX = ".partial"
+_BLOCK = 1 << 20  #: bytes read at a time
 _NEW_FILE = 0o666  #: what a program asks for; the user's mask takes from it
 
 
@@ -71,7 +73,7 @@ def write_bytes(path: Path, content: bytes | memoryview, *, overwrite: bool) -> 
 
     def check(partial: Path) -> None:
         drop_from_cache(partial)
-        if partial.read_bytes() != content:
+        if not same_bytes(partial, [memoryview(content)]):
             msg = f"{path}: what was written could not be read back: the device or its file system is faulty"
             raise CheckpointError(msg)
 
@@ -107,6 +109,17 @@ def drop_from_cache(path: Path) -> None:
     """Ask the system to forget a file's cached content, so that what is read next comes from the device."""
     with suppress(OSError), path.open("rb") as file:  # a request: some file systems do not take it
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def same_bytes(path: Path, content: Sequence[memoryview]) -> bool:
+    """Whether a file holds these bytes, in this order, and no others."""
+    with path.open("rb") as file:
+        return all(_next_is(file, chunk) for chunk in content) and not file.read(1)
+
+
+def _next_is(file: BinaryIO, chunk: memoryview) -> bool:
+    blocks = range(0, len(chunk), _BLOCK)
+    return all(file.read(len(chunk[begin : begin + _BLOCK])) == chunk[begin : begin + _BLOCK] for begin in blocks)
 
 
 def _exists(path: Path) -> CheckpointError:

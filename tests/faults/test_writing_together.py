@@ -129,7 +129,7 @@ def test_a_device_that_returns_other_bytes_is_found(
             damaged[byte] ^= 0x40
             written.write_bytes(damaged)
 
-        monkeypatch.setattr(writing, "drop_from_cache", faulty)
+        monkeypatch.setattr(file_format, "drop_from_cache", faulty)
         with pytest.raises(CheckpointError, match="could not be read back: the device or its file system is faulty"):
             write(newer, path, overwrite=True)
         assert path.read_bytes() == content

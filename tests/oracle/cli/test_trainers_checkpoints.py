@@ -8,8 +8,8 @@ from tests.oracle.cli.checkpoints import changed, only, same_bits, trained
 from tests.oracle.cli.running import CLAIM, gmc, read_json, run_well
 from tests.reference.checkpoint.states import DATA, LARGER_SAMPLES
 
-from guarded_moments.oracle.difference import first_difference
 from guarded_moments.reference.checkpoint import load_checkpoint, read
+from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 
 

@@ -98,7 +98,7 @@ def test_exchanged_bytes_are_found(content: bytes) -> None:
 
 def test_a_digest_without_a_check_is_what_the_tests_above_need(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """That they can fail: without the digest, flipped codes are another state, silently."""
-    monkeypatch.setattr(file_format, "_check_digest", lambda content, stated: None)
+    monkeypatch.setattr(file_format, "check_digest", lambda content: None)
     passed = 0
     for byte in range(header_length(content), len(content)):
         damaged = bytearray(content)
@@ -363,7 +363,7 @@ def test_what_is_there_is_not_overwritten(state: GuardedState, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("call", ["replace", "write_bytes", "chmod"])
+@pytest.mark.parametrize("call", ["replace", "open", "chmod"])
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_failed_write_leaves_what_was_there_and_no_part(
     state: GuardedState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, *, existing: bool

@@ -19,6 +19,7 @@ from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_m
 from guarded_moments.reference.checkpoint.state import GuardedTensor, digest_of
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.codecs import Codec, Codes
+from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.search import States
@@ -92,6 +93,7 @@ class Encoding:
     kind: type[Codec]
     granularity: Granularity
     exact: bool  #: whether the search decides what the closed form rejects
+    compiled: bool = False  #: whether grids are searched for in compiled code
     previous: Codec | None = None  #: whose parameters are taken, where they suit
 
     def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
@@ -101,7 +103,8 @@ class Encoding:
             return self.previous
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
         widened = constants._replace(threshold=constants.threshold * (SEARCH_WIDENS if self.exact else 1.0))
-        return self.kind.fit(m, v, lambda *states: closed_form_guard(widened, *states), size)
+        guard = CompiledClosedForm(widened)
+        return self.kind.fit(m, v, guard if self.compiled else guard.__call__, size)
 
     def apply(self, parameter: Parameter) -> GuardedTensor:
         """Encode, guard and escape.

@@ -26,6 +26,8 @@ from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedErr
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
+#: Tensors of one state from which compiling the search for grids pays: it takes as long as searching for so many.
+WORTH_COMPILING = 32
 #: Called with coordinates done and in all.
 Progress = Callable[[int, int], None]
 
@@ -78,6 +80,7 @@ def compress(
     earlier = {} if grids_from is None else {(tensor.place, tensor.key): tensor for tensor in grids_from.tensors}
     parameters, foreign = contents_of(checkpoint)
     total, done = sum(p.numel for p in parameters), 0
+    compiled = sum(parameter.kept_because is None for parameter in parameters) >= WORTH_COMPILING
     skeleton = with_own_states(checkpoint)
     tensors = []
     kept = [KeptTensor(other.key, other.where, other.numel, f"a state of {other.owner}") for other in foreign]
@@ -91,6 +94,7 @@ def compress(
                 kind=kind,
                 granularity=grid,
                 exact=guard == "exact",
+                compiled=compiled,
                 previous=_reused(kind, parameter, earlier.get((parameter.place, parameter.key))),
             )
             with one_torch_thread():

@@ -13,26 +13,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.codecs.descent import HIGH, LOW, Choice, make_search
 from guarded_moments.reference.codecs.grids import Grid, GridFamily, SpacedGrid
 from guarded_moments.reference.guard import in_domain
 
 #: Accepts (m, v, m_hat, v_hat), float32 tensors of one shape, and says where the guard would accept.
 Guard = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-#: Quantiles of the positions that are tried as the ends of a grid.
-_LOW = (0.0, 0.0003, 0.001, 0.003, 0.006, 0.01, 0.02, 0.03, 0.06, 0.1)
-_HIGH = (1.0, 0.9999, 0.9997, 0.999, 0.997, 0.99, 0.97)
-_FIRST = (2, 1, 2, 1)
+
+class Candidates(NamedTuple):
+    """One moment's sampled coordinates, and every grid that there is to choose from, low end by high end."""
+
+    position: np.ndarray[tuple[int], np.dtype[np.float64]]  #: on the grids' scale, (n,)
+    origins: np.ndarray[tuple[int], np.dtype[np.int64]]  #: (choices,)
+    pitches: np.ndarray[tuple[int], np.dtype[np.int64]]  #: (choices,)
+    levels: np.ndarray[tuple[int, int], np.dtype[np.float32]]  #: (choices, levels)
+
+
+@runtime_checkable
+class CompiledSearch(Protocol):
+    """A guard that searches in compiled code."""
+
+    def __call__(self, m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
+        """As a `Guard`."""
+        ...
+
+    def choose(self, states: tuple[Tensor, Tensor], moments: tuple[Candidates, Candidates], first: Choice) -> Choice:
+        """The choice that the same search finds with this guard."""
+        ...
+
+
 #: Coordinates that are looked at for quantiles, in all and of one run.
 _QUANTILE_SAMPLE = 1 << 13
 _RUN_SAMPLE = 1 << 8
 #: Coordinates that a choice is judged by.
 _COST_SAMPLE = 1 << 11
-_ROUNDS = 3
+_FIRST: Choice = (2, 1, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -65,10 +87,11 @@ class _Moment:
         self.kind, self.levels = kind, levels
         one = torch.ones(())
         position = kind.position(torch.where(usable, magnitude, one))
-        ordered = torch.where(usable, position, torch.inf).sort(dim=1).values
+        # NumPy's sort is vectorised where the processor allows it.
+        ordered = torch.from_numpy(np.sort(torch.where(usable, position, torch.inf).numpy(), axis=1))
         count = usable.sum(dim=1, keepdim=True)
         ends = []
-        for quantiles in (_LOW, _HIGH):
+        for quantiles in (LOW, HIGH):
             at = torch.tensor(quantiles, dtype=torch.float64) * (count - 1).clamp(min=0)
             end = ordered.gather(1, at.round().long())
             ends.append(torch.where(count > 0, end, 0.0))  # a run of zeros needs no grid
@@ -76,15 +99,23 @@ class _Moment:
         self._position = position.flatten()[judged] * kind.units
         self._run = judged // magnitude.shape[1]
 
-    def grids(self, low: int, high: int) -> tuple[Tensor, Tensor]:
-        """Origins and pitches, (runs,), of one choice of quantiles."""
+    def grid(self, low: int, high: int) -> tuple[Tensor, Tensor]:
+        """Origins and pitches, (runs,), of a choice of quantiles."""
         return self.kind.fitted(self._low[:, low], self._high[:, high], self.levels)
 
-    def decoded(self, low: int, high: int) -> Tensor:
-        """What the judged magnitudes would be decoded to, (coordinates,)."""
-        origin, pitch = (x[self._run] for x in self.grids(low, high))
-        index = ((self._position - origin) / pitch).round().clamp(0, self.levels - 1).long()
+    def decoded(self, low: int, high: int, step: int) -> Tensor:
+        """What every `step`th of the judged magnitudes would be decoded to at a choice."""
+        origin, pitch = (x[self._run[::step]] for x in self.grid(low, high))
+        index = ((self._position[::step] - origin) / pitch).round_().clamp_(0, self.levels - 1).long()
         return self.kind.level_of(index, origin, pitch)
+
+    def candidates(self) -> Candidates:
+        """All choices where there is one run, for compiled code."""
+        low, high = torch.cartesian_prod(self._low[0], self._high[0]).T
+        origin, pitch = self.kind.fitted(low, high, self.levels)
+        levels = self.kind.level_of(torch.arange(self.levels), origin.unsqueeze(1), pitch.unsqueeze(1))
+        arrays = (self._position, origin, pitch, levels)
+        return Candidates(*(x.numpy() for x in arrays))
 
 
 def choose_grids(
@@ -109,44 +140,39 @@ def choose_grids(
     judged = judged[:: max(1, -(-len(judged) // _COST_SAMPLE))]
     first = _Moment(kind, m_levels, sample.m.abs(), sample.usable, judged)
     second = _Moment(kind, v_levels, sample.v, sample.usable, judged)
-    choice = _descend(first, second, sample.m.flatten()[judged], sample.v.flatten()[judged], guard)
-    grids = (first.grids(*choice[:2]), second.grids(*choice[2:]))
+    # First moments as magnitudes: no guard looks at a sign but to compare it, and no code changes it.
+    states = (sample.m.flatten()[judged].abs(), sample.v.flatten()[judged])
+    choice = _FIRST
+    if len(judged):
+        if isinstance(guard, CompiledSearch) and size is None:
+            choice = guard.choose(states, (first.candidates(), second.candidates()), choice)
+        else:
+            choice = _search(_Trials(first, second, states, guard), choice)
+    (m_origins, m_pitches), (v_origins, v_pitches) = first.grid(*choice[:2]), second.grid(*choice[2:])
     if size is None:
-        m_grid, v_grid = (
-            kind.of_units(int(origin), int(pitch), levels)
-            for (origin, pitch), levels in zip(grids, (m_levels, v_levels), strict=True)
+        return (
+            kind.of_units(int(m_origins), int(m_pitches), m_levels),
+            kind.of_units(int(v_origins), int(v_pitches), v_levels),
         )
-        return m_grid, v_grid
-    m_family, v_family = (
-        GridFamily(kind, origin, pitch, levels, size)
-        for (origin, pitch), levels in zip(grids, (m_levels, v_levels), strict=True)
+    return (
+        GridFamily(kind, m_origins.flatten(), m_pitches.flatten(), m_levels, size),
+        GridFamily(kind, v_origins.flatten(), v_pitches.flatten(), v_levels, size),
     )
-    return m_family, v_family
 
 
-def _descend(first: _Moment, second: _Moment, m: Tensor, v: Tensor, guard: Guard) -> tuple[int, int, int, int]:
-    """The choice of quantiles: low and high of the first moment, low and high of the second."""
-    sign = torch.where(m < 0, -1.0, 1.0)
+class _Trials(NamedTuple):
+    """What a choice is judged by, in torch."""
 
-    def costs(trials: list[tuple[int, int, int, int]]) -> list[int]:
-        m_hat = torch.cat([first.decoded(*trial[:2]) * sign for trial in trials])
-        v_hat = torch.cat([second.decoded(*trial[2:]) for trial in trials])
-        accepted = guard(m.repeat(len(trials)), v.repeat(len(trials)), m_hat, v_hat)
-        rejected: list[int] = (~accepted).view(len(trials), -1).sum(dim=1).tolist()
-        return rejected
+    first: _Moment
+    second: _Moment
+    states: tuple[Tensor, Tensor]
+    guard: Guard
 
-    choice, cost = _FIRST, len(m) + 1
-    if not len(m):
-        return choice
-    for _ in range(_ROUNDS):
-        before = cost
-        for axis in (2, 3, 0, 1):  # the second moment first: it decides more
-            candidates = range(len(_HIGH if axis % 2 else _LOW))
-            trials = [(*choice[:axis], candidate, *choice[axis + 1 :]) for candidate in candidates]
-            found = costs(trials)  # type: ignore[arg-type]  # four numbers each
-            if min(found) < cost:
-                cost = min(found)
-                choice = trials[found.index(cost)]  # type: ignore[assignment]  # as above
-        if cost in {before, 0}:
-            break
-    return choice
+
+def _rejected(trials: _Trials, choice: Choice, step: int, enough: int) -> int:  # noqa: ARG001 - counts them all at once
+    m, v = (x[::step] for x in trials.states)
+    hats = trials.first.decoded(*choice[:2], step), trials.second.decoded(*choice[2:], step)
+    return int((~trials.guard(m, v, *hats)).sum())
+
+
+_search: Callable[[_Trials, Choice], Choice] = make_search(_rejected)

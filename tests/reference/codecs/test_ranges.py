@@ -10,6 +10,7 @@ from tests.strategies import LARGEST_FINITE, NAN, floats_of
 from torch import Tensor
 
 from guarded_moments.reference.codecs import FloatGrid, GridFamily, LogGrid
+from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS
 from guarded_moments.reference.codecs.grids import Grid, SpacedGrid
 from guarded_moments.reference.codecs.ranges import Guard, choose_grids
@@ -137,3 +138,29 @@ def test_what_is_not_finite_and_positive_does_not_move_the_choice(rng: np.random
     with_odd_v = choose_grids(LogGrid, torch.cat([m, large]), torch.cat([v, -odd.abs()]), M_LEVELS, V_LEVELS, near)
     assert with_odd_m == expected
     assert with_odd_v == expected
+
+
+@KINDS
+def test_the_compiled_search_finds_what_the_plain_one_does(kind: type[SpacedGrid], rng: np.random.Generator) -> None:
+    case = Setting(step=400.0).case()
+    guard = CompiledClosedForm(case.constants)
+    for count in (0, 1, 7, 300, 5000):
+        m, v = heavy_tailed(rng, count)
+
+        plain, compiled = (choose_grids(kind, m, v, M_LEVELS, V_LEVELS, g) for g in (guard.__call__, guard))
+
+        if plain != compiled:  # where a bound is at the threshold, and the roots differ in a last place
+            a, b = (rejected(grids, m, v, case.guard) for grids in (plain, compiled))
+            assert abs(a - b) <= 0.01 * count
+
+
+@KINDS
+@pytest.mark.parametrize(("m", "v"), DEGENERATE.values(), ids=DEGENERATE)
+def test_degenerate_data_gives_grids_in_compiled_code(kind: type[SpacedGrid], m: list[float], v: list[float]) -> None:
+    guard = CompiledClosedForm(Setting().case().constants)
+
+    grids = [
+        choose_grids(kind, torch.tensor(m), torch.tensor(v), M_LEVELS, V_LEVELS, g) for g in (guard, guard.__call__)
+    ]
+
+    assert grids[0] == grids[1]

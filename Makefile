@@ -55,9 +55,10 @@ imports: setup ## check which folder imports which
 
 check: lint types imports test ## all checks
 
-bench: audit ## time the op models and the searches, beside peers and a plain copy
+bench: audit ## time the op models, the searches and the codecs, beside peers and a plain copy
 	$(BIN)/python benchmarks/step_models.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/gmc bench $(JOB)/optimizer.pt --json $(JOB)/bench.json --output $(JOB)/bench.md --force
 
 changelog: setup ## show the changelog that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version unreleased

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -161,7 +161,8 @@ def encode_guarded(
     doubtful, states = [], []
     for begin in range(0, len(m), BLOCK):
         block = slice(begin, begin + BLOCK)
-        judged = _Block.of(codec, constants, m[block], v[block], start + begin)
+        covered, encoded = encode_block(codec, m[block], v[block], start + begin)
+        judged = judge_block(codec, constants, m[block], v[block], covered, encoded, start + begin)
         codes.m[block], codes.v[block], accepted[block] = judged.codes.m, judged.codes.v, judged.accepted
         if exact:
             index = (judged.usable & ~judged.accepted).nonzero().flatten()
@@ -173,30 +174,36 @@ def encode_guarded(
     return codes, accepted
 
 
-@dataclass(frozen=True)
-class _Block:
+def encode_block(codec: Codec, m: Tensor, v: Tensor, start: int) -> tuple[Tensor, Codes]:
+    """Where the guard is defined, and the nearest codes there; elsewhere those of zero."""
+    covered = in_domain(m, v)
+    zero = torch.zeros(())
+    return covered, codec.encode(torch.where(covered, m, zero), torch.where(covered, v, zero), start)
+
+
+class Judged(NamedTuple):
     """Coordinates that were encoded and put to the closed form."""
 
-    codes: Codes
-    states: States
-    usable: Tensor  #: where the guard is defined and the codes are no escape
+    codes: Codes  #: the nearest, or the alternatives that were taken in their place
+    states: States  #: with what the nearest codes decode to
+    usable: Tensor  #: where the guard is defined and the nearest codes are no escape
     accepted: Tensor
 
-    @classmethod
-    def of(cls, codec: Codec, constants: GuardConstants[float], m: Tensor, v: Tensor, start: int) -> _Block:
-        covered = in_domain(m, v)
-        zero = torch.zeros(())
-        codes = codec.encode(torch.where(covered, m, zero), torch.where(covered, v, zero), start)
-        states = States(m, v, *codec.decode(*codes, start))
-        usable = covered & ~codec.escaped(*codes)
-        accepted = usable & closed_form_guard(constants, *states)
-        for tried in codec.alternatives(codes):
-            open_to = (usable & ~accepted).nonzero().flatten()
-            other = States(m, v, *codec.decode(*tried, start)).select(open_to)
-            better = open_to[closed_form_guard(constants, *other)]
-            accepted[better] = True
-            codes.m[better], codes.v[better] = tried.m[better], tried.v[better]
-        return cls(codes, states, usable, accepted)
+
+def judge_block(
+    codec: Codec, constants: GuardConstants[float], m: Tensor, v: Tensor, covered: Tensor, codes: Codes, start: int
+) -> Judged:
+    """Put encoded coordinates to the closed form, and the codec's alternatives where it rejects the nearest codes."""
+    states = States(m, v, *codec.decode(*codes, start))
+    usable = covered & ~codec.escaped(*codes)
+    accepted = usable & closed_form_guard(constants, *states)
+    for tried in codec.alternatives(codes):
+        open_to = (usable & ~accepted).nonzero().flatten()
+        other = States(m, v, *codec.decode(*tried, start)).select(open_to)
+        better = open_to[closed_form_guard(constants, *other)]
+        accepted[better] = True
+        codes.m[better], codes.v[better] = tried.m[better], tried.v[better]
+    return Judged(codes, states, usable, accepted)
 
 
 def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:

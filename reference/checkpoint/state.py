@@ -51,10 +51,15 @@ class GuardedTensor:
 
     def decode(self) -> tuple[Tensor, Tensor]:
         """The recovered moments, float32, (numel,), escapes included."""
-        m, v = self.codec.decode(self.m_codes, self.v_codes)
-        escaped = self.escaped
-        m[escaped], v[escaped] = self.escapes[:, 0], self.escapes[:, 1]
-        return m, v
+        return decoded(self.codec, self.m_codes, self.v_codes, self.escapes)
+
+
+def decoded(codec: Codec, m_codes: Tensor, v_codes: Tensor, escapes: Tensor) -> tuple[Tensor, Tensor]:
+    """A tensor's recovered moments: what the codes decode to, and the exact pairs in their places."""
+    m, v = codec.decode(m_codes, v_codes)
+    escaped = codec.escaped(m_codes, v_codes)
+    m[escaped], v[escaped] = escapes[:, 0], escapes[:, 1]
+    return m, v
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class CompiledSearch(Protocol):
 _QUANTILE_SAMPLE = 1 << 13
 _RUN_SAMPLE = 1 << 8
 #: Coordinates that a choice is judged by.
-_COST_SAMPLE = 1 << 11
+_COST_SAMPLE = 1 << 12
 _FIRST: Choice = (2, 1, 2, 1)
 
 

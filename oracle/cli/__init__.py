@@ -26,7 +26,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "prove": "Prove the theorem behind the guard from certificates, and its lemmas with solvers.",
         "bench": "Measure every codec: bits, times, and what was published.",
         "sweep": "Show bits and escapes while one choice changes.",
-        "prove": "Prove the lemmas behind the guard, with z3.",
         "explain": "Show one coordinate: codes, guard, worst gradient, both updates.",
         "requirements": "List what pytest --oracle judges codec backends by.",
         "ops": "List the op models: their roundings, limits and evidence.",

@@ -1,4 +1,4 @@
-"""Pictures of a benchmark and of a sweep, with matplotlib, which the extra `bench` installs."""
+"""Pictures of a benchmark and of a sweep, with matplotlib, which the extra `plot` installs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def require(path: Path) -> None:
         imported("matplotlib")
     except ImportError:
         raise UnsupportedError(
-            "--plot needs matplotlib, which is not installed: pip install 'guarded-moments[bench]'"
+            "--plot needs matplotlib, which is not installed: pip install 'guarded-moments[plot]'"
         ) from None
 
 

@@ -19,8 +19,8 @@ from guarded_moments.oracle.conformance.backend import ReferenceBackend
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
 from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, in_domain
-from guarded_moments.reference.guard.exact import Outcome, search
-from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.guard.exact import search
+from guarded_moments.reference.guard.search import Outcome, States
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
 

@@ -5,8 +5,9 @@ the statements that `reference`'s own source makes of itself.  A theorem may use
 besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
-imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement` for what
-is stated), Python and its `fractions` and `json`.  z3 is not among them; an import contract keeps it so.
+imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement` and
+`evaluation` for what is stated), Python and its `fractions` and `json`.  No solver is among them; an import contract
+keeps it so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.replay import replay
@@ -23,7 +25,7 @@ from guarded_moments.proofs.statement import families, statement
 
 #: The proofs, as data.
 PROOF_FILE = "certificates/proofs.json"
-LEMMA, FIRST_UPDATE = "lemma/", "first_update/"
+LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,16 @@ def check_certificates(text: str | None = None) -> Iterator[CheckedClaim]:
 def _claims() -> Iterator[_Claim]:
     for lemma in all_lemmas():
         yield _Claim(f"{LEMMA}{lemma.name}", lemma.statement, lemma.hypotheses, lemma.goal)
+    evaluated = evaluation()
+    text = "What the guard compares with the tolerance is at least the bound that it evaluates in binary64."
+    yield _Claim(EVALUATION, text, evaluated.hypotheses, [evaluated.conclusion])
     for family in families():
         stated = statement(family)
-        text = f"The guard bounds the deviation of {family.name}, as {family.model.name} computes it."
+        text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
         yield _Claim(f"{FIRST_UPDATE}{family.name}", text, stated.hypotheses, stated.conclusion)
+        whole = accepted(stated, evaluated)
+        text = f"What the guard compares with the tolerance bounds the deviation of {family.name}."
+        yield _Claim(f"{ACCEPTED}{family.name}", text, whole.hypotheses, whole.conclusion)
 
 
 def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
@@ -89,7 +97,12 @@ def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
 
 def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
     """How many claims of each kind are proved."""
-    kinds = {LEMMA: "lemmas", FIRST_UPDATE: "first-update theorems"}
+    kinds = {
+        LEMMA: "lemmas",
+        FIRST_UPDATE: "bounds over the reals",
+        EVALUATION: "evaluation in binary64",
+        ACCEPTED: "theorems of both",
+    }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)
         for kind, text in kinds.items()

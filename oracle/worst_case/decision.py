@@ -7,7 +7,7 @@
 
 Claimed: SAFE means that no binary32 `|g| <= G` violates; UNSAFE comes with a gradient at which the op model does;
 UNDECIDED means that the stated budget ran out.  Trusted: the arithmetic, and the rounding slack
-(its lemmas are proved one by one in `proofs`; that they compose is argued there, not yet derived by a program).
+(`proofs` derives it for every op model; the bounds of cells and their cover of all gradients are argued, not derived).
 """
 
 from __future__ import annotations

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from guarded_moments.proofs.check import FIRST_UPDATE, PROOF_FILE
+from guarded_moments.proofs.check import ACCEPTED, EVALUATION, FIRST_UPDATE, PROOF_FILE
 from guarded_moments.proofs.derive.context import Prover
+from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
 from guarded_moments.proofs.derive.toolbox import Toolbox
+from guarded_moments.proofs.evaluation import COMPARED, evaluation
 from guarded_moments.proofs.statement import families, statement
+from guarded_moments.reference.guard.constants import GuardConstants
 
 
 def derive() -> str:
@@ -21,9 +24,22 @@ def derive() -> str:
     tools = Toolbox(Prover())
     for name in tools.lemmas.all:
         tools.lemmas(name)
+    recording, transitive = tools.prover.recording, tools.transitive[0]
+    evaluated = evaluation()
+    (compared,) = derive_evaluation(tools, evaluated)
+    recording.name(EVALUATION, [compared])
     theorem = FirstUpdate(tools)
     for family in families():
-        tools.prover.recording.name(f"{FIRST_UPDATE}{family.name}", theorem.derive(statement(family)))
+        stated = statement(family)
+        shown = theorem.derive(stated)
+        recording.name(f"{FIRST_UPDATE}{family.name}", shown)
+        constants = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
+        of_family = recording.instantiate(compared, constants)
+        whole, apart = [], stated.recovered.update - stated.native.update
+        for one, difference in zip(shown, (apart, -apart), strict=True):
+            chain = recording.instantiate(transitive, {"x": difference, "y": stated.bound, "z": COMPARED})
+            whole.append(recording.cut(of_family, recording.cut(one, chain)))
+        recording.name(f"{ACCEPTED}{family.name}", whole)
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
 

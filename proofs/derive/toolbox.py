@@ -24,6 +24,10 @@ class Toolbox:
         self.lemma = prover.lemma
         self.lemmas = Lemmas(prover)
 
+    def by_products(self, goal: str, facts: Mapping[str, str], *products: str) -> list[Proved]:
+        """A theorem whose certificate has these products of facts; see `Context.collect`."""
+        return Context(self.prover, *facts.values()).collect(goal, dict(facts), products)
+
     @cached_property
     def product_magnitude(self) -> list[Proved]:
         """`|x| <= a, |y| <= b |- |x*y| <= a*b`."""

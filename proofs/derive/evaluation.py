@@ -1,0 +1,266 @@
+"""The guard's evaluation in binary64: each operation, over the reals and rounded, side by side.
+
+An element is an exact value X, what was computed for it f, and a count k, with the theorems
+
+    t**k * X <= f,    t**k * f <= X,    0 <= X,    0 <= f
+
+which is what `RoundingCount` claims of its integers.  Running the guard's source in this arithmetic proves it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from guarded_moments.proofs.derive.context import Context, DerivationError, at_least
+from guarded_moments.proofs.derive.toolbox import Toolbox
+from guarded_moments.proofs.evaluation import COMPARED, INFLATION, Binary64Arithmetic, Evaluation, T
+from guarded_moments.proofs.polynomials import Polynomial
+from guarded_moments.proofs.recording import Proved
+from guarded_moments.proofs.search import Hints
+from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.reference.guard.closed_form import make_deviation_bound
+from guarded_moments.reference.guard.constants import GuardConstants
+
+
+class Pair(NamedTuple):
+    """An exact value, the computed one, and how many roundings are between."""
+
+    exact: Polynomial
+    computed: Polynomial
+    roundings: int
+    positive: bool
+
+
+class EvaluationArithmetic:
+    """`OrderedArithmetic[Pair]`: computes both, and proves how far apart they are."""
+
+    def __init__(self, tools: Toolbox, context: Context) -> None:
+        """Prove in a context that knows all definitions."""
+        self.tools, self.c = tools, context
+        facts = {"x": "0 <= x", "f": "f == x + x*d", "t": "t == 1 - mu", "low": "-d <= mu", "high": "d <= mu"}
+        facts |= {"mu": "0 < mu", "t0": "0 <= t"}
+        near = tools.by_products("t*x <= f", facts, "x low")
+        #: `t*x <= f` and `t*f <= x` of one rounding.
+        self.rounds = [*near, *tools.by_products("t*f <= x", facts, "x high t0", "x mu mu", "x high")]
+        self.exact, self.floats = ExactArithmetic(Definitions("guard_")), Binary64Arithmetic(Definitions("float_"))
+
+    def power(self, count: int) -> Polynomial:
+        """`t**count`, shown to be nonnegative."""
+        for exponent in range(2, count + 1):
+            self.c.use(self.tools.product, x=T ** (exponent - 1), y=T)
+        return T**count
+
+    def constant(self, value: float) -> Pair:
+        """A number that both hold; it is as good as one with two roundings."""
+        number = self.exact.constant(value)
+        if number.constant_value is None:  # TINY
+            self._weakened(Pair(number, number, 0, positive=True), 1)
+        return self._weakened(Pair(number, number, 0, positive=True), 2)
+
+    def _weakened(self, one: Pair, count: int) -> Pair:
+        """The same with a larger count."""
+        weaker = self.tools.lemma("p*t*X <= x", "p*X <= x", "0 <= p", "0 <= X", "0 <= t <= 1")
+        for exponent in range(one.roundings, count):
+            p = self.power(exponent)
+            for large, small in ((one.exact, one.computed), (one.computed, one.exact)):
+                if exponent == 0:
+                    self.c.add(self.c.known_fact(at_least(small, large))) if small != large else None
+                self.c.use(weaker, p=p, X=large, x=small)
+        return one._replace(roundings=max(one.roundings, count))
+
+    def _rounded(self, exact: Polynomial, before: Polynomial, count: int, *, positive: bool) -> Pair:
+        """A rounding of `before`, of which `t**(count-1)*exact <= before` and so on are known."""
+        c, tools = self.c, self.tools
+        result = self.floats._rounded(before)  # noqa: SLF001 - it was made when the definitions were stated
+        relative = Polynomial.variable(next(iter(result.variables)).replace("rounded", "relative"))
+        p = self.power(count - 1)
+        self.power(count)
+        c.use(self.rounds, x=before, f=result, d=relative)
+        chain = tools.by_products("p*t*X <= f", {"p": "p*X <= x", "t": "t*x <= f", "t0": "0 <= t"}, "p t0", "t")
+        back = tools.by_products("p*t*f <= X", {"p": "p*x <= X", "t": "t*f <= x", "p0": "0 <= p"}, "p", "t p0")
+        for theorem in (chain, back):
+            c.use(theorem, p=p, X=exact, x=before, f=result)
+        sign = "<" if positive else "<="
+        keeps = tools.lemma(f"0 {sign} f", f"0 {sign} x", "f == x + x*d", "abs(d) <= mu", "mu <= 1/2")
+        c.use(keeps, x=before, f=result, d=relative)
+        return Pair(exact, result, count, positive)
+
+    def add(self, a: Pair, b: Pair) -> Pair:
+        """`a + b`."""
+        c, count = self.c, max(a.roundings, b.roundings)
+        a, b = self._weakened(a, count), self._weakened(b, count)
+        total = self.tools.lemma("p*(X + Y) <= x + y", "p*X <= x", "p*Y <= y")
+        p = self.power(count)
+        for one, other in _BOTH_WAYS:
+            c.use(total, p=p, X=a[one], Y=b[one], x=a[other], y=b[other])
+        positive = a.positive or b.positive
+        self._sum_sign(a, b, positive=positive)
+        return self._rounded(a.exact + b.exact, a.computed + b.computed, count + 1, positive=positive)
+
+    def _sum_sign(self, a: Pair, b: Pair, *, positive: bool) -> None:
+        signs = ["<" if one.positive else "<=" for one in (a, b)]
+        theorem = self.tools.lemma(f"0 {'<' if positive else '<='} x + y", f"0 {signs[0]} x", f"0 {signs[1]} y")
+        for place in (0, 1):
+            self.c.use(theorem, x=a[place], y=b[place])
+
+    def mul(self, a: Pair, b: Pair) -> Pair:
+        """`a * b`."""
+        c = self.c
+        p, q = self.power(a.roundings), self.power(b.roundings)
+        self.power(a.roundings + b.roundings)
+        facts = {"q": "0 <= q", "Y": "0 <= Y", "x": "0 <= x", "one": "p*X <= x", "other": "q*Y <= y"}
+        times = self.tools.by_products("p*q*(X*Y) <= x*y", facts, "x other", "q Y one")
+        for one, other in _BOTH_WAYS:
+            c.use(times, p=p, q=q, X=a[one], Y=b[one], x=a[other], y=b[other])
+        positive = a.positive and b.positive
+        product = self.tools.positive_product if positive else self.tools.product
+        for place in (0, 1):
+            c.use(product, x=a[place], y=b[place])
+        count = a.roundings + b.roundings + 1
+        return self._rounded(a.exact * b.exact, a.computed * b.computed, count, positive=positive)
+
+    def div(self, a: Pair, b: Pair) -> Pair:
+        """`a / b`."""
+        c, tools = self.c, self.tools
+        exact, before = self.exact.div(a.exact, b.exact), self.floats.definitions.quotient(a.computed, b.computed)
+        p, q = self.power(a.roundings), self.power(b.roundings)
+        self.power(a.roundings + b.roundings)
+        sign = tools.positive_quotient if a.positive else tools.nonnegative_quotient
+        c.use(sign, d=b.exact, p=a.exact, q=exact)
+        c.use(sign, d=b.computed, p=a.computed, q=before)
+        # p*q*Q*Y = q*(p*X) <= q*x = q*y*z <= Y*z, and Y is positive.
+        facts = {"X": "Q*Y == X", "x": "z*y == x", "one": "p*X <= x", "other": "q*y <= Y", "q": "0 <= q", "z": "0 <= z"}
+        below = tools.by_products("(p*q*Q)*Y <= z*Y", facts, "q one", "z other")
+        for one, other, mine, theirs in ((0, 1, exact, before), (1, 0, before, exact)):
+            c.use(below, p=p, q=q, Q=mine, z=theirs, X=a[one], Y=b[one], x=a[other], y=b[other])
+            c.use(tools.factor_removed, x=p * q * mine, y=theirs, t=b[one])
+        return self._rounded(exact, before, a.roundings + b.roundings + 1, positive=a.positive)
+
+    def sqrt(self, a: Pair) -> Pair:
+        """The square root; a platform's, so with two roundings more."""
+        c, tools = self.c, self.tools
+        half = -(-a.roundings // 2)
+        a = self._weakened(a, 2 * half)
+        exact, before = self.exact.sqrt(a.exact), self.floats.definitions.root(a.computed)
+        p = self.power(half)
+        square = tools.lemma(
+            "(p*S)*(p*S) <= s*s", "P*X <= x", "P == p*p", "S*S == X", "s*s == x", hints=Hints(ladder=((1, 9, 2),))
+        )
+        for one, other, mine, theirs in ((0, 1, exact, before), (1, 0, before, exact)):
+            c.use(square, p=p, P=p * p, X=a[one], x=a[other], S=mine, s=theirs)
+            c.use(tools.product, x=p, y=mine)
+            c.use(tools.roots, x=p * mine, y=theirs)
+        near = self._rounded(exact, before, half + 1, positive=False)
+        result = self.floats.sqrt(a.computed)
+        self.power(half + 3)
+        p = self.power(half + 1)
+        last = tools.lemma("p*t*t*X <= f", "p*X <= x", "t*t*x <= f", "0 <= t")
+        back = tools.lemma("p*t*t*f <= X", "p*x <= X", "t*t*f <= x", "0 <= p")
+        for theorem in (last, back):
+            c.use(theorem, p=p, X=exact, x=near.computed, f=result)
+        c.use(self.tools.product, x=T * T, y=near.computed)
+        c.use(tools.transitive, x=Polynomial(), y=T * T * near.computed, z=result)
+        return Pair(exact, result, half + 3, positive=False)
+
+    def distance(self, a: Pair, b: Pair) -> Pair:
+        """`|a - b|` of two exact inputs."""
+        exact = self.exact.distance(a.exact, b.exact)
+        same = self.floats.definitions.magnitude(a.computed - b.computed)
+        equal = self.tools.lemma(
+            "x <= y and y <= x", "0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z", hints=Hints(ladder=((2, 2, 1),))
+        )
+        self.c.use(equal, x=exact, y=same, z=a.exact - b.exact)
+        return self._rounded(exact, same, 1, positive=False)
+
+    def _same_magnitude(self) -> list[Proved]:
+        given = ("0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z")
+        return self.tools.lemma("x <= y and y <= x", *given, hints=Hints(ladder=((2, 2, 1),)))
+
+    def absolute(self, a: Pair) -> Pair:
+        """`|a|` of an exact input."""
+        exact, same = self.exact.absolute(a.exact), self.floats.absolute(a.computed)
+        equal = self.tools.lemma(
+            "x <= y and y <= x", "0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z", hints=Hints(ladder=((2, 2, 1),))
+        )
+        self.c.use(equal, x=exact, y=same, z=a.exact)
+        return Pair(exact, same, 0, positive=False)
+
+    def minimum(self, a: Pair, b: Pair) -> Pair:
+        """The smaller."""
+        return self._extreme(a, b, largest=False)
+
+    def maximum(self, a: Pair, b: Pair) -> Pair:
+        """The larger."""
+        return self._extreme(a, b, largest=True)
+
+    def _extreme(self, a: Pair, b: Pair, *, largest: bool) -> Pair:
+        c, tools, count = self.c, self.tools, max(a.roundings, b.roundings)
+        a, b = self._weakened(a, count), self._weakened(b, count)
+        p = self.power(count)
+        pick = self.exact.maximum if largest else self.exact.minimum
+        pick_computed = self.floats.maximum if largest else self.floats.minimum
+        made = (pick(a.exact, b.exact), pick_computed(a.computed, b.computed))
+        for one, other in _BOTH_WAYS:
+            if largest:
+                above = tools.lemma("p*X <= f", "p*A <= f", "p*B <= f", "(p*X - p*A)*(p*X - p*B) == 0", hints=_EXTREME)
+                squared = tools.lemma(
+                    "(p*X - p*A)*(p*X - p*B) == 0", "(X - A)*(X - B) == 0", hints=Hints(ladder=((1, 9, 2),))
+                )
+                c.use(squared, p=p, X=made[one], A=a[one], B=b[one])
+                for side in (a, b):
+                    c.use(tools.transitive, x=p * side[one], y=side[other], z=made[other])
+                c.use(above, p=p, X=made[one], f=made[other], A=a[one], B=b[one])
+            else:
+                for side in (a, b):
+                    c.use(tools.scaled, x=made[one], y=side[one], c=p)
+                    c.use(tools.transitive, x=p * made[one], y=p * side[one], z=side[other])
+                c.use(tools.below_least, x=p * made[one], a=a[other], b=b[other], p=made[other])
+        self._extreme_sign(a, b, made, largest=largest)
+        return Pair(made[0], made[1], count, largest and (a.positive or b.positive))
+
+    def _extreme_sign(self, a: Pair, b: Pair, made: tuple[Polynomial, Polynomial], *, largest: bool) -> None:
+        c, tools = self.c, self.tools
+        if largest:
+            side, sign = (a, "<") if a.positive else (b, "<") if b.positive else (a, "<=")
+            for place in (0, 1):
+                c.use(tools.lemma(f"0 {sign} y", f"0 {sign} x", "x <= y"), x=side[place], y=made[place])
+            return
+        for place in (0, 1):
+            c.use(tools.below_least, x=Polynomial(), a=a[place], b=b[place], p=made[place])
+
+
+#: Exact and computed, each bounding the other: their places in a `Pair`.
+_BOTH_WAYS: tuple[tuple[Literal[0, 1], Literal[0, 1]], ...] = ((0, 1), (1, 0))
+_EQUATIONS = Hints(ladder=((1, 9, 2),))
+_EXTREME = Hints(ladder=((2, 4, 0), (2, 4, 1)))
+
+
+def derive_evaluation(tools: Toolbox, stated: Evaluation) -> list[Proved]:
+    """Derive that what is compared is at least the exact bound."""
+    c = Context(tools.prover, sorted(stated.hypotheses, key=str))
+    c.by("0 <= t", "t == 1 - mu", "mu <= 1/2")
+    c.by("0 < t", "t == 1 - mu", "mu <= 1/2")
+    c.by("t <= 1", "t == 1 - mu", "0 < mu")
+    op = EvaluationArithmetic(tools, c)
+    pairs = []
+    for name in GuardConstants._fields:
+        exact, held = getattr(stated.exact, name), getattr(stated.held, name)
+        sign = "<" if name == "eps" else "<="
+        c.use(tools.lemma(f"0 {sign} y", f"0 {sign} x", "x <= y"), x=exact, y=held)
+        c.use(tools.lemma("t*t*x <= y", "x <= y", "0 <= x", "0 <= t <= 1"), x=exact, y=held)
+        pairs.append(Pair(exact, held, 2, positive=name == "eps"))
+    inputs = [Pair(value, value, 0, positive=False) for value in stated.state]
+    total = make_deviation_bound(op)(GuardConstants(*pairs), *inputs)
+    if (total.exact, total.computed, total.roundings) != (stated.bound, stated.evaluated, stated.roundings):
+        raise DerivationError(f"{total.roundings} roundings were derived, and {stated.roundings} counted")
+    # compared = f*inflation*(1 + d) >= f*inflation*t >= X*t**(count + 1)*inflation >= X.
+    p, last = op.power(total.roundings), Polynomial.variable("float_last")
+    op.power(total.roundings + 1)
+    product = total.computed * INFLATION
+    c.use(tools.product, x=total.computed, y=INFLATION)
+    c.use(op.rounds, x=product, f=COMPARED, d=last)
+    facts = {"p": "p*X <= f", "t": "0 <= t", "I": "0 <= I", "y": "t*(f*I) <= y"}
+    final = tools.by_products("X*(p*t*I) <= y", facts, "p t I", "y")
+    c.use(final, X=total.exact, p=p, f=total.computed, I=INFLATION, y=COMPARED)
+    more = tools.lemma("X <= y", "X*k <= y", "1 <= k", "0 <= X")
+    return c.use(more, X=total.exact, y=COMPARED, k=p * T * INFLATION)

@@ -1,0 +1,180 @@
+"""The trusted base, in words: what is proved, from what, by which code, and what no proof here speaks about.
+
+Claimed: the lists of claims, preconditions and modules are read from the code that they are about, so that they cannot
+be left behind by it.  The words beside them are ours.  `gmc prove --trusted-base` prints it with this machine's
+versions; `docs/trusted-base.md` is the same without versions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from types import MappingProxyType
+
+from guarded_moments.proofs import evaluation, symbolic
+from guarded_moments.proofs.lemmas import all_lemmas
+from guarded_moments.proofs.statement import Statement, families, preconditions, statement
+
+#: Why each stated precondition holds wherever the guard accepts.
+PRECONDITIONS = MappingProxyType(
+    {
+        "0 < u <= 1/16": "binary32 has u = 2**-24",
+        "0 <= n": "binary32 has n = 2**-150",
+        "0 <= w <= 1": "`guard_constants` refuses other weights",
+        "1/2 <= w": "torch interpolates from the other end for these weights only (`Hyperparameters.options`)",
+        "0 < c <= 1": "`guard_constants` refuses other weights",
+        "0 <= beta2": "`Hyperparameters.check`",
+        "0 < root": "`guard_constants` refuses a root of zero; it is that of a bias correction in (0, 1]",
+        "0 < eps": "`guard_constants` refuses eps of zero",
+        "0 < step": "`guard_constants` refuses a learning rate that is not positive; torch's step size is `-lr/bc1`",
+        "0 <= native_v": "`in_domain`, else the coordinate escapes",
+        "0 <= recovered_v": "`in_domain`, else the coordinate escapes",
+        "rho < 1": "`rounding_slack` returns None otherwise, and `guard_constants` refuses",
+        "|g| <= gradient_bound": "the claim is about these; an infinite bound is replaced by the overflow limit",
+        "TINY": "TINY is 2**-1000; no root of a binary32 and no eps is near it",
+        "slack": "`guard_constants` takes the largest slack of the op models of a tensor, rounded up",
+    }
+)
+
+#: One item a paragraph.
+ASSUMED = """
+Rounding to nearest gives results of the standard model in binary32 and binary64. The lemmas on nearest grid points are
+proved; that a relative and an absolute part exist is read from them, not derived by the kernel.
+
+No operation of the update overflows. `guard.slack` computes a limit on the gradient from which this follows by going
+through the operations in order; that argument is not in the kernel.
+
+The rounded second moment is not negative, so that its root exists: rounding is monotone and keeps zero.
+
+No operation of the guard's evaluation underflows in binary64 (binary32 inputs keep it far from that), and none
+overflows but to an infinity that the least of five bounds drops.
+
+The platform's square root is within one unit in the last place of the correctly rounded one: exhausted on a machine by
+`gmc certify-platform`, assumed on another.
+
+The op model is the sequence that the kernel computes: see `gmc ops` for how each is known.
+
+A coordinate whose two states are the same value is accepted without the bound: the update is a function.
+"""
+
+NOT_DERIVED = """
+The bounds of cells of gradients, their cover of all gradients and their rounding (the exact guard and the search for
+the worst case): the lemmas are proved one by one, their composition is argued in the modules.
+
+Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
+decay does not touch it.
+"""
+
+NOT_COVERED = (
+    "the second update and all later ones",
+    "gradients above the bound, infinite gradients and NaN",
+    "a native run under one op model and a recovered run under another",
+    "flush-to-zero, and any rounding but to nearest",
+    "the rounding of the parameter when the update is added to it, and amsgrad's maximum",
+)
+
+_TRUTH = ("kernel", "polynomials", "atoms", "replay")
+_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "check")
+
+
+def trusted_base(*, versions: bool) -> str:
+    """The document, in Markdown.
+
+    Args:
+        versions: whether to add those of this machine.
+    """
+    sections = [_proved(), _hypotheses(), _list("Assumed", _items(ASSUMED))]
+    sections.append(_list("Argued, not derived", _items(NOT_DERIVED)))
+    sections += [_list("Not covered", [f"{text}." for text in NOT_COVERED]), _code()]
+    if versions:
+        sections.append(_list("Versions", _versions()))
+    head = "# Trusted base\n\nMade by `gmc prove --trusted-base`; do not edit.\n"
+    return "\n".join([head, *sections])
+
+
+def _proved() -> str:
+    lines = ["## Proved", "", "Replayed from certificates by `gmc prove --check-certificates`, with no solver."]
+    lines += ["Each is a theorem about all real values of its variables.", ""]
+    lines += [f"- {lemma.statement} (`{lemma.name}`)" for lemma in all_lemmas()]
+    lines.append(
+        "- What the guard compares with the tolerance is at least the bound over the reals: "
+        f"{evaluation.rounding_count()} roundings, as many as `RoundingCount` counts (`{evaluation.__name__}`)"
+    )
+    lines += [
+        "",
+        "For each of these sequences of operations, which every op model's update is one of, that the number which",
+    ]
+    lines += ["the guard compares bounds the distance of the two updates for every gradient:", ""]
+    lines += [f"- `{family.name}`" for family in families()]
+    return "\n".join([*lines, ""])
+
+
+def _hypotheses() -> str:
+    stated = [statement(family) for family in families()]
+    lines = [
+        "## Hypotheses",
+        "",
+        "What each operation means, as `proofs.symbolic` and `proofs.evaluation` write it:",
+        "",
+    ]
+    lines += [*_indented(symbolic.__doc__), "", *_indented(evaluation.__doc__), ""]
+    lines += ["and these preconditions:", "", "| precondition | why it holds where the guard accepts |", "|---|---|"]
+    lines += [f"| `{name}` | {PRECONDITIONS[name]} |" for name in _stated(stated)]
+    return "\n".join([*lines, ""])
+
+
+def _stated(stated: Iterable[Statement]) -> Iterator[str]:
+    """Every precondition of any family, each once, then those that are made from the guard's quantities."""
+    found: Mapping[str, None] = {}
+    for one in stated:
+        found = {**found, **dict.fromkeys(preconditions(one.family))}
+    yield from (name for name in PRECONDITIONS if name in found)
+    yield from ("rho < 1", "|g| <= gradient_bound", "TINY", "slack")
+
+
+def _indented(text: str | None) -> list[str]:
+    """The indented lines of a module's documentation: its mathematics."""
+    return [line for line in (text or "").splitlines() if line.startswith("    ")]
+
+
+def _code() -> str:
+    lines = [
+        "## Code",
+        "",
+        "To believe a theorem, read the first; to believe that it is about the guard, also the second.",
+        "",
+    ]
+    for title, names in (("what makes theorems", _TRUTH), ("what states them", _STATEMENTS)):
+        counted = ", ".join(f"`{name}` ({_length(name)} lines)" for name in names)
+        lines.append(f"- {title}: {counted}.")
+    lines += ["- Python, and its `fractions` and `json`.", ""]
+    lines.append(
+        "No solver is among them: z3 found the certificates, and neither it nor cvc5 is asked when they are checked."
+    )
+    return "\n".join([*lines, ""])
+
+
+def _length(name: str) -> int:
+    module = importlib.import_module(f"guarded_moments.proofs.{name}")
+    return len(inspect.getsource(module).splitlines())
+
+
+def _list(title: str, texts: Iterable[str]) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {text}" for text in texts), ""])
+
+
+def _items(text: str) -> Iterator[str]:
+    """The paragraphs of a text, a line each."""
+    yield from (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def _versions() -> Iterator[str]:
+    yield f"Python {platform.python_version()}"
+    for name in ("guarded-moments", "torch", "z3-solver", "cvc5"):
+        try:
+            yield f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            yield f"{name}: not installed"

@@ -101,7 +101,7 @@ def _kind(moment: str, grid: LogGrid, value: float, code: int, right: int) -> st
         return f"bug: the right level is nearer, by {mpmath.nstr(2 * abs(position - middle), 4)} of a step"
 
 
-def _nearest_codes(moment: str, grid: LogGrid, values: Tensor) -> Tensor:
+def nearest_codes(moment: str, grid: LogGrid, values: Tensor) -> Tensor:
     """The code of the level nearest in the logarithm, ties up, for numbers other than zero."""
     codes = []
     with mpmath.workprec(_PRECISION):
@@ -113,7 +113,7 @@ def _nearest_codes(moment: str, grid: LogGrid, values: Tensor) -> Tensor:
     return torch.tensor(codes)
 
 
-def _near_thresholds(grid: LogGrid) -> Tensor:
+def near_thresholds(grid: LogGrid) -> Tensor:
     """The binary32 numbers around the middle, in the logarithm, of every two levels."""
     with mpmath.workprec(_PRECISION):
         middles = [float(mpf(2) ** mpf(grid.exponent(i + 0.5))) for i in range(grid.levels - 1)]
@@ -128,11 +128,11 @@ def nearest_in_the_logarithm(trial: Trial) -> None:
             generator = trial.generator(f"ENC-1 {moment} {grid}")
             span = 2.0 ** grid.exponent(0) / 2, min(2.0 ** grid.exponent(grid.levels - 1) * 2, _LARGEST)
             anywhere = log_uniform(generator, _RANDOM, *span).float()
-            values = torch.cat([_near_thresholds(grid), anywhere])
+            values = torch.cat([near_thresholds(grid), anywhere])
             if moment == "m":
                 values *= signs(generator, len(values)).float()
             encoded = _encode(trial, moment, grids, grid, values)
-            expected = _nearest_codes(moment, grid, values)
+            expected = nearest_codes(moment, grid, values)
             encoded.require(encoded.codes == expected, expected, "the level nearest in the logarithm, ties up")
 
 
@@ -145,7 +145,7 @@ def zero_and_nothing_else_encodes_to_zero(trial: Trial) -> None:
             values = torch.cat([POSITIVE, -POSITIVE]) if moment == "m" else POSITIVE
             other = _encode(trial, moment, grids, grid, values)
             lost = (other.codes == 0) | ((other.codes == ESCAPE) & (moment == "m"))
-            other.require(~lost, _nearest_codes(moment, grid, values), "it is not zero")
+            other.require(~lost, nearest_codes(moment, grid, values), "it is not zero")
 
 
 def codes_survive_decoding(trial: Trial) -> None:
@@ -173,7 +173,7 @@ def out_of_range_clamps(trial: Trial) -> None:
             if moment == "m":
                 values = torch.cat([values, -values])
             encoded = _encode(trial, moment, grids, grid, values)
-            expected = _nearest_codes(moment, grid, values)
+            expected = nearest_codes(moment, grid, values)
             encoded.require(encoded.codes == expected, expected, "outside the grid the end level is nearest")
 
 

@@ -99,13 +99,13 @@ def _decide_all(trial: Trial, scene: Scene, pairs: States) -> None:
 
 def _try_likely_gradients(trial: Trial, scene: Scene, pairs: States) -> None:
     """Fail where one of a few gradients violates the claim: a violation that they show needs no search."""
-    gradients = _likely_gradients(scene, pairs)
+    gradients = likely_gradients(scene, pairs)
     for model in scene.models:
         deviations = Trajectories(model, scene.options, scene.scalars).deviations(pairs, gradients)
         _require_safe(trial, scene, model, pairs, gradients, deviations > scene.constants.threshold)
 
 
-def _likely_gradients(scene: Scene, pairs: States) -> Tensor:
+def likely_gradients(scene: Scene, pairs: States) -> Tensor:
     """Near each pair's worst gradient in real arithmetic: neighbours, their negatives, and zero; shape (k, n)."""
     worst = enclose(scene.constants, pairs, rounds=_PROBE_ROUNDS).gradient.float()
     bits = worst.view(torch.int32) + torch.arange(-_PROBE_NEIGHBOURS, 1, dtype=torch.int32).unsqueeze(1)

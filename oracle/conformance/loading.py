@@ -1,7 +1,8 @@
-"""From what stands behind `--oracle` to backends: `module:attribute`, `folder/file.py:attribute`, or a registered name.
+"""From what stands behind `--oracle` to backends.
 
-Registered are the built-in backends and the entry points of the group `guarded_moments.backends`, by which an installed
-package makes its own known.
+That is `module:attribute`, `folder/file.py:attribute`, `pipe:PROGRAM ARGUMENTS`, or a registered name.  Registered are
+the built-in backends and the entry points of the group `guarded_moments.backends`, by which an installed package makes
+its own known.
 
 Claimed: whatever is wrong with a name is said in one line.  A file is loaded under a private name, so that a
 `reference.py` or `utils.py` beside it becomes nobody else's module.  Trusted: nothing; but the module's code runs.
@@ -10,6 +11,7 @@ Claimed: whatever is wrong with a name is said in one line.  A file is loaded un
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +22,13 @@ from types import MappingProxyType, ModuleType
 from guarded_moments.oracle.conformance.adapting import Adapted, BackendError
 from guarded_moments.oracle.conformance.backend import ReferenceBackend
 from guarded_moments.oracle.conformance.compiled_backend import CompiledBackend
+from guarded_moments.oracle.conformance.pipe import PipeBackend
 
 #: Entry points of this group name objects as `--oracle` does: `my_kernel = "my_package.oracle:backend"`.
 GROUP = "guarded_moments.backends"
 #: What is judged where no backend is named.
 ALL = "all"
+_PIPE = "pipe:"
 
 _BUILT_IN: Mapping[str, Callable[[], object]] = MappingProxyType(
     {"reference": ReferenceBackend, "compiled": CompiledBackend}
@@ -35,7 +39,7 @@ def load(spec: str, folders: Sequence[Path], device: str | None = None) -> list[
     """The backends that a specification names, ready to be judged.
 
     Args:
-        spec: `module:attribute`, `file.py:attribute`, a registered name, or `all`.
+        spec: `module:attribute`, `file.py:attribute`, `pipe:PROGRAM ARGUMENTS`, a registered name, or `all`.
         folders: where modules and files are looked for, besides where Python looks.
         device: in place of their own.
 
@@ -44,6 +48,8 @@ def load(spec: str, folders: Sequence[Path], device: str | None = None) -> list[
     """
     if spec == ALL:
         return [backend for name in registered() for backend in load(name, folders, device)]
+    if spec.startswith(_PIPE):
+        return [Adapted(PipeBackend(shlex.split(spec.removeprefix(_PIPE)) or [""]))]
     place, colon, attribute = spec.rpartition(":")
     if not colon:
         found = _registered(spec)
@@ -78,7 +84,7 @@ def _registered(name: str) -> object:
         except (Exception, SystemExit) as error:
             raise BackendError(f"{name}: entry point {entry.value} cannot be loaded: {_in_one_line(error)}") from error
     raise BackendError(
-        f"{name!r} names no backend: expected module:attribute, file.py:attribute, {ALL}, or one of "
+        f"{name!r} names no backend: expected module:attribute, file.py:attribute, pipe:PROGRAM, {ALL}, or one of "
         f"{', '.join(registered())}"
     )
 

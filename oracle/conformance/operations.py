@@ -40,7 +40,7 @@ _CORNER_LR = (1e-38, 1e-3, 1e4)
 _CORNER_STEPS = (1.0, 2.0, 2.0**24)
 
 
-def _ordinary(generator: torch.Generator, count: int) -> Tensor:
+def ordinary_rows(generator: torch.Generator, count: int) -> Tensor:
     """Rows `(m, v, g)` in which the gradient matters."""
     m, v = ordinary_states(generator, count)
     g = (v.double().sqrt() * torch.exp2(4 * torch.randn(count, generator=generator))).float()
@@ -55,7 +55,7 @@ def updates_are_the_op_models(trial: Trial) -> None:
     """OPS-1."""
     for scene in trial.scenes:
         generator = trial.generator(f"OPS-1 {scene}")
-        rows = torch.cat([_wild(generator, _COUNT), _ordinary(generator, _COUNT)])
+        rows = torch.cat([_wild(generator, _COUNT), ordinary_rows(generator, _COUNT)])
         for model in scene.models:
             _require_equal(trial, model, scene, rows)
 
@@ -73,7 +73,7 @@ def an_update_is_its_elements_alone(trial: Trial) -> None:
     scenes = _one_of_each_op_model(trial)
     chosen = torch.randperm(len(scenes), generator=trial.generator("OPS-3 op models"))[:_OP_MODELS]
     for scene in (scenes[i] for i in chosen.tolist()):
-        rows = _ordinary(trial.generator(f"OPS-3 {scene}"), LONGEST)
+        rows = ordinary_rows(trial.generator(f"OPS-3 {scene}"), LONGEST)
         for model in scene.models:
 
             def operation(*columns: Tensor, scene: Scene = scene, model: OpModel = model) -> list[Tensor]:
@@ -89,7 +89,7 @@ def corners_of_the_hyperparameters(trial: Trial) -> None:
     for index, (betas, eps, lr, step) in enumerate(corners):
         scene = replace(scenes[index % len(scenes)], betas=betas, eps=eps, lr=lr, step=step)
         generator = trial.generator(f"OPS-4 {scene}")
-        rows = torch.cat([_wild(generator, _FEW), _ordinary(generator, _FEW)])
+        rows = torch.cat([_wild(generator, _FEW), ordinary_rows(generator, _FEW)])
         for model in scene.models:
             _require_equal(trial, model, scene, rows)
 

@@ -90,14 +90,15 @@ def explaining(asked: Step, rows: Tensor, answers: Tensor) -> Slip | None:
         answers: of the backend, shape (n,).
     """
     rows, answers = rows[:_EXPLAINED], answers[:_EXPLAINED]
-    for slip in _slips(asked):
+    for slip in slips_of(asked):
         found = slip.updates(rows)
         if found.dtype is answers.dtype and bool(same_numbers(found, answers).all()):
             return slip
     return None
 
 
-def _slips(asked: Step) -> Iterator[Slip]:
+def slips_of(asked: Step) -> Iterator[Slip]:
+    """Every way to do one thing otherwise that is known here."""
     for name, choices in _CHOICES.items():
         right: Any = getattr(asked.model, name)
         for other in choices:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from guarded_moments.oracle.conformance import Adapted, ReferenceBackend, Trial
-from guarded_moments.oracle.conformance.encode import _near_thresholds, _nearest_codes
+from guarded_moments.oracle.conformance.encode import near_thresholds, nearest_codes
 from guarded_moments.oracle.conformance.inputs import GRIDS, NANS, SPECIAL, any_bits, same_bits, same_numbers
 from guarded_moments.oracle.conformance.pairs import accepted_pairs, joined
 from guarded_moments.oracle.conformance.scenes import SCENES, Scene
@@ -49,8 +49,8 @@ def test_some_thresholds_are_ties_and_all_are_straddled() -> None:
     ties = 0
     for grids in GRIDS:
         for moment, grid in zip("mv", grids, strict=True):
-            near = _near_thresholds(grid).reshape(grid.levels - 1, -1)
-            codes = _nearest_codes(moment, grid, near.flatten()).reshape(near.shape)
+            near = near_thresholds(grid).reshape(grid.levels - 1, -1)
+            codes = nearest_codes(moment, grid, near.flatten()).reshape(near.shape)
             assert bool((codes[:, 0] < codes[:, -1]).all())
             ties += sum(math.log2(threshold).is_integer() for threshold in thresholds(grid).tolist())
     assert ties > 100

@@ -1,0 +1,214 @@
+"""Mutation testing of the guard: change one operator, function or number of its source, and see a test fail.
+
+    python -m tests.meta.mutation reference/guard/closed_form.py            # every mutant of a module
+    python -m tests.meta.mutation reference/guard/*.py --sample 60          # so many, drawn with --seed
+
+A mutant that survives is a line that no test guards, or one that means the same; the latter are listed in `EQUIVALENT`
+with the reason.  Each mutant runs in a fork of a process that has imported everything but this project, on the tests of
+its own module, which keeps it at seconds.
+
+Exit status 1 if any mutant survives that is not known to be equivalent.
+"""
+
+import argparse
+import ast
+import contextlib
+import copy
+import importlib.abc
+import importlib.machinery
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import hypothesis
+import mpmath
+import numba
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PRELOADED = (hypothesis, mpmath, numba, torch)
+TIMEOUT = 240  #: seconds of this process's clock a mutant; beyond, it counts as killed by running on
+
+#: What each module's mutants are tried on, the quickest first.
+TESTS = {
+    "closed_form": ("test_closed_form.py", "test_constants.py"),
+    "constants": ("test_constants.py", "test_closed_form.py"),
+    "slack": ("test_slack.py", "test_constants.py"),
+    "real_update": ("test_constants.py", "test_slack.py"),
+    "cells": ("test_cells.py",),
+    "search": ("test_search.py", "test_cells.py"),
+    "exact": ("test_exact.py",),
+}
+#: Survivors that change nothing that is claimed: `module:line:change`, as printed, with the reason.
+EQUIVALENT: dict[str, str] = {}
+
+NAMES = {
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "mul": "add",
+    "add": "mul",
+    "div": "mul",
+    "min": "max",
+    "max": "min",
+    "round_up": "round_down",
+    "round_down": "round_up",
+    "square_root_up": "square_root_down",
+    "square_root_down": "square_root_up",
+}
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+}
+
+
+class Mutant(NamedTuple):
+    """A module with one change."""
+
+    module: str  #: `guarded_moments.reference.guard.slack`
+    line: int
+    change: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """How it is printed."""
+        return f"{self.module.rpartition('.')[2]}:{self.line}:{self.change}"
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Every mutant of a file, in the order of its lines."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    module = f"guarded_moments.{'.'.join(path.resolve().relative_to(ROOT).with_suffix('').parts)}"
+    nodes = list(ast.walk(tree))
+    for index, node in enumerate(nodes):
+        for change in _changes(node):
+            changed = copy.deepcopy(tree)
+            target = list(ast.walk(changed))[index]
+            words = _apply(target, change)
+            yield Mutant(module, getattr(node, "lineno", 0), words, ast.unparse(changed))
+
+
+def _changes(node: ast.AST) -> Iterator[object]:
+    if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in OPERATORS:
+        yield OPERATORS[type(node.op)]
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
+        yield OPERATORS[type(node.ops[0])]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NAMES:
+        yield NAMES[node.func.id]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Invert, ast.Not)):
+        yield None
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        yield node.value + 1
+
+
+def _apply(node: ast.AST, change: object) -> str:
+    if isinstance(node, (ast.BinOp, ast.BoolOp)) and isinstance(change, type):
+        words = f"{type(node.op).__name__} to {change.__name__}"
+        node.op = change()
+    elif isinstance(node, ast.Compare) and isinstance(change, type):
+        words = f"{type(node.ops[0]).__name__} to {change.__name__}"
+        node.ops[0] = change()
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and isinstance(change, str):
+        words = f"{node.func.id} to {change}"
+        node.func.id = change
+        if change in {"add", "mul"}:  # the builders name only what they use
+            node.func = ast.Attribute(ast.Name("op", ast.Load()), change, ast.Load())
+    elif isinstance(node, ast.UnaryOp):
+        words = f"without {type(node.op).__name__}"
+        node.op = ast.UAdd() if isinstance(node.op, ast.Not) else ast.Invert()
+        if isinstance(node.op, ast.Invert):
+            node.operand = ast.UnaryOp(ast.Invert(), node.operand)
+    elif isinstance(node, ast.Constant):
+        words = f"{node.value!r} to {change!r}"
+        node.value = change  # type: ignore[assignment]  # a number, as it was
+    else:
+        raise TypeError(node)
+    ast.fix_missing_locations(node)
+    return words
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a mutant's source."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self, name: str, _path: object = None, _target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(name, self) if name == self._mutant.module else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = f"<{self._mutant.name}>"
+        exec(compile(self._mutant.source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - the project's own source
+
+
+def survives(mutant: Mutant) -> bool:
+    """Whether the tests pass with the mutant in place of its module."""
+    child = os.fork()
+    if child == 0:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        sys.meta_path.insert(0, _Changed(mutant))
+        short = mutant.module.rpartition(".")[2]
+        files = [str(ROOT / "tests" / "reference" / "guard" / name) for name in TESTS[short]]
+        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:timeout", "-W", "ignore", *files])))
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, 9)
+    os.waitpid(child, 0)
+    return False
+
+
+def main() -> int:
+    """Run, and say which mutants survive."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random, and not all")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    every = [mutant for path in given.files if path.stem in TESTS for mutant in mutants_of(path)]
+    if given.sample is not None:
+        every = random.Random(given.seed).sample(every, min(given.sample, len(every)))  # noqa: S311 - no secret
+    os.chdir(ROOT)
+    killed, equivalent, alive = 0, 0, []
+    for mutant in every:
+        if not survives(mutant):
+            killed += 1
+            outcome = "killed"
+        elif mutant.name in EQUIVALENT:
+            equivalent += 1
+            outcome = "equivalent"
+        else:
+            alive.append(mutant)
+            outcome = "SURVIVES"
+        print(f"{outcome:10}  {mutant.name}", flush=True)  # noqa: T201 - progress
+    print(f"{len(every)} mutants: {killed} killed, {equivalent} equivalent, {len(alive)} survive")  # noqa: T201 - the result
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

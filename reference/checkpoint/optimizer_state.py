@@ -20,6 +20,9 @@ from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 
 StateDict = dict[str, Any]
 
+#: The key of a state_dict that holds the bytes of a `.gmc` file instead of a state.
+COMPRESSED = "guarded_moments"
+
 #: The two moments by the names that torch gives them.
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -103,6 +106,9 @@ def _parameters_at(checkpoint: Mapping[str, Any], place: Place) -> Iterator[Para
     state_dict, prefix = at(checkpoint, place), in_words(place)
     state, groups = state_dict["state"], state_dict["param_groups"]
     of = f"{prefix}: " if prefix else ""
+    if COMPRESSED in state_dict:
+        msg = f"{of}is compressed already: it holds a .gmc file under {COMPRESSED!r}, for `training.guard_checkpoints`"
+        raise CheckpointError(msg)
     if not isinstance(state, dict) or not isinstance(groups, list) or not all(isinstance(g, dict) for g in groups):
         msg = f"{of}'state' is not a dictionary or 'param_groups' not a list of dictionaries"
         raise CheckpointError(msg)

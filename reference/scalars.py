@@ -26,6 +26,7 @@ from guarded_moments.reference.op_models import Correction
 #: A Python double, or a 0-d float32 tensor where torch computes with one.
 Number = float | torch.Tensor
 _POWER = Callable[[float, float], float]
+_HALF = 0.5
 
 
 class Constants(Enum):
@@ -54,7 +55,8 @@ def kernel_scalars(
         correction: whether the kernel divides by `root` or multiplies with its reciprocal.
 
     Raises:
-        UnsupportedError: betas as tensors in a capturable or compiled foreach step, whose op sequence is another.
+        UnsupportedError: betas as tensors in a capturable or compiled foreach step, whose op sequence is another; in a
+            compiled step a `beta1` that only binary32 takes for 1/2.
     """
     if constants is Constants.HOST:
         return _by_host(hyperparameters, step, correction)
@@ -64,6 +66,8 @@ def kernel_scalars(
         power = cuda_powf if constants in {Constants.CAPTURABLE, Constants.CAPTURABLE_FOREACH} else c_library_powf
         foreach = constants in {Constants.CAPTURABLE_FOREACH, Constants.COMPILED_FOREACH}
         scalars = (_by_lists_of_tensors if foreach else _by_tensors)(hyperparameters, step, power)
+        if power is c_library_powf:
+            scalars = _as_compiled(hyperparameters, scalars, foreach=foreach)
     if correction is Correction.MULTIPLY and scalars.root:
         scalars = scalars._replace(root=round_to_binary32(1 / scalars.root))
     return scalars
@@ -142,6 +146,23 @@ def _by_lists_of_tensors(h: Hyperparameters, step: float, power: _POWER) -> Scal
             step=float(one / (minus_bias_correction1 / lr)),
             shrink=_shrink(h),
         )
+
+
+def _as_compiled(h: Hyperparameters, scalars: Scalars[float], *, foreach: bool) -> Scalars[float]:
+    """What inductor computes of the interpolation before it writes code: in doubles, where betas are numbers."""
+    if h.betas_are_tensors:
+        return scalars
+    if (1 - h.beta1 < _HALF) != (scalars.w < _HALF):
+        msg = (
+            f"betas[0] {h.beta1!r} is 1/2 in binary32 and not in double precision: a compiled step then writes the "
+            "interpolation from the other end than all else, which is not supported"
+        )
+        raise UnsupportedError(msg)
+    # The list form takes the weight as a binary32 tensor, the single form as a number.
+    if foreach:
+        return scalars
+    w_minus_one = round_to_binary32((1 - h.beta1) - 1)
+    return scalars._replace(w_minus_one=w_minus_one, one_minus_w=-w_minus_one)
 
 
 def _shrink(h: Hyperparameters) -> Number:

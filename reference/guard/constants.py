@@ -71,15 +71,7 @@ def guard_constants(
         InvalidClaimError: the gradient bound is finite and above the op model's overflow limit.
         UnsupportedError: `eps`, `lr` or a moment weight leaves nothing that the guard could bound; the text says which.
     """
-    if scalars.eps == 0:
-        msg = "eps is 0 in binary32: the update is unbounded where v is 0, so nothing can be guaranteed"
-        raise UnsupportedError(msg)
-    if not (lr > 0 and all(math.isfinite(x) for x in scalars) and scalars.step != 0):
-        msg = (
-            f"lr {lr!r} gives a step size of {scalars.step!r}: a tolerance counted in learning rates means nothing; "
-            "pass the learning rate of the run that will resume, --lr on the command line"
-        )
-        raise UnsupportedError(msg)
+    _refuse_what_nothing_covers(options, scalars, lr)
     reals = {real_update(model, scalars) for model in implementation.models} if scalars.root else set()
     if len(reals) != 1:  # all op models of one tensor approximate one formula
         msg = f"the kernel constants {scalars} are not ones that the guard covers"
@@ -155,6 +147,25 @@ def exact_constants(
         slack_floor=slack.floor,
         threshold=threshold,
     )
+
+
+def _refuse_what_nothing_covers(options: StepOptions, scalars: Scalars[float], lr: float) -> None:
+    """Raise `UnsupportedError` for constants of which no tensor's guard can be made."""
+    if scalars.eps == 0:
+        msg = "eps is 0 in binary32: the update is unbounded where v is 0, so nothing can be guaranteed"
+        raise UnsupportedError(msg)
+    if not (lr > 0 and all(math.isfinite(x) for x in scalars) and scalars.step != 0):
+        msg = (
+            f"lr {lr!r} gives a step size of {scalars.step!r}: a tolerance counted in learning rates means nothing; "
+            "pass the learning rate of the run that will resume, --lr on the command line"
+        )
+        raise UnsupportedError(msg)
+    if options.interpolate_from_end and not (scalars.one_minus_w == 1 - scalars.w == -scalars.w_minus_one):
+        msg = (
+            f"the weight {scalars.one_minus_w!r} of m is not 1 - {scalars.w!r}: a compiled step forms it in double "
+            "precision for this beta1, and the guard does not cover that"
+        )
+        raise UnsupportedError(msg)
 
 
 def counted_constants() -> GuardConstants[int]:

@@ -29,7 +29,7 @@ INPUTS = ("p", "g", "m", "v", "vmax")
 OUTPUTS = ("p", "m", "v", "vmax")
 PATHS: dict[str, dict[str, bool]] = {"single": {}, "foreach": {"foreach": True}, "fused": {"fused": True}}
 OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}
-BETA1 = (0.0, 0.3, 0.5, 0.9, 0.95)
+BETA1 = (0.0, 0.3, 0.4, 0.5, 0.9, 0.95)
 STEPS_DONE = (0.0, 1.0, 9.0, 999.0, 2.0**24)
 
 

@@ -15,7 +15,7 @@ from tests.strategies import wild_states
 from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.cuda_powf import cuda_powf
 from guarded_moments.reference.errors import UnsupportedError
-from guarded_moments.reference.floats import bits_of, hex_of
+from guarded_moments.reference.floats import bits_of, hex_of, round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 from guarded_moments.reference.scalars import Constants, c_library_powf, kernel_scalars
 
@@ -251,3 +251,22 @@ def test_the_c_librarys_powf_is_a_power(base: float, exponent: int) -> None:
     power = c_library_powf(base, float(exponent))
     assert float(np.float32(power)) == power
     assert math.isclose(power, base**exponent, rel_tol=2.0**-22, abs_tol=2.0**-149)
+
+
+@pytest.mark.parametrize("constants", [Constants.COMPILED, Constants.COMPILED_FOREACH])
+def test_a_compiled_step_with_a_beta1_that_only_binary32_takes_for_a_half_is_refused(constants: Constants) -> None:
+    """Inductor compares the weight with 1/2 in double precision, every other path in binary32."""
+    for beta1 in (0.5 + 1e-10, 0.5 + 1e-8):
+        with pytest.raises(UnsupportedError, match="is 1/2 in binary32 and not in double precision"):
+            kernel_scalars(replace(ADAM, beta1=beta1), 10, constants)
+        assert kernel_scalars(replace(ADAM, beta1=beta1), 10).w == 0.5
+    for beta1 in (0.5, 0.5 - 1e-10, 0.5 + 1e-7):
+        kernel_scalars(replace(ADAM, beta1=beta1), 10, constants)
+
+
+def test_a_compiled_single_step_forms_the_weight_of_m_in_doubles() -> None:
+    """Measured with torch 2.13: at beta1 = 0.4 it holds f32(0.4), where all other paths hold 1 - f32(0.6)."""
+    adam = replace(ADAM, beta1=0.4)
+    assert kernel_scalars(adam, 10, Constants.COMPILED).one_minus_w == round_to_binary32(0.4)
+    for constants in (Constants.HOST, Constants.COMPILED_FOREACH):
+        assert kernel_scalars(adam, 10, constants).one_minus_w == 1 - round_to_binary32(0.6)

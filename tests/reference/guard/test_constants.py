@@ -103,6 +103,11 @@ def test_constants_cover_every_op_model() -> None:
         (Setting(bound=1e21), InvalidClaimError, r"grad-bound 1e\+21 is above the overflow limit 5\.83\d*e\+20"),
         (Setting(bound=3.4e38), InvalidClaimError, r"use inf, which means every gradient up to that limit"),
         (Setting(betas=(0.9, 1.0)), UnsupportedError, r"the kernel constants .* are not ones that the guard covers"),
+        (
+            Setting(implementation="torch-2.13-cpu-avx2/compiled", betas=(0.4, 0.999)),
+            UnsupportedError,
+            "a compiled step forms it in double precision",
+        ),
     ],
 )
 def test_what_cannot_be_claimed_is_refused(setting: Setting, error: type[GuardedMomentsError], text: str) -> None:

@@ -1,7 +1,8 @@
 """Watching the first update after recovery: did the gradient stay within the bound, and the run within the claim?
 
 The guarantee is about gradients as they enter the moments: after unscaling and L2 decay (`maximize` changes only the
-sign).  A hook before the first `step` forms them as the step will, compares the largest with `G`, and is gone.
+sign).  A hook before the first `step`, or after its closure, forms them as the step will, compares the largest with
+`G`, and is gone.
 
 Claimed: `FirstUpdate.holds` only if every gradient of a guarded parameter was finite and at most `G` (where that is
 infinite, at most the op model's overflow limit), betas and eps were those of the file, and torch's CPU path was the one
@@ -50,7 +51,10 @@ class FirstUpdate:
         """In words."""
         if not self.seen:
             return "the first update after loading has not come yet"
-        found = f"largest gradient {self.largest:g} at {self.where}, bound {self.gradient_bound:g}"
+        largest = "no guarded parameter had a gradient"
+        if self.where is not None:
+            largest = f"largest gradient {self.largest:g} at {self.where}"
+        found = f"{largest}, bound {self.gradient_bound:g}"
         if self.void_because:
             return f"the guarantee is void for the first update: {'; '.join(self.void_because)} ({found})"
         assumed = f"; assumed: {', '.join(self.assumed)}" if self.assumed else ""
@@ -70,21 +74,36 @@ def watch_first_update(optimizer: torch.optim.Optimizer, state: GuardedState) ->
     watched = [(place, by_key[key]) for key, place in zip(keys, placed(optimizer), strict=True) if key in by_key]
     bounds = {tensor.key: _bound(state, tensor) for tensor in state.tensors}
 
-    def look(stepping: torch.optim.Optimizer, *_: object) -> None:
-        infinite = getattr(stepping, "found_inf", None)
+    def look() -> None:
+        infinite = getattr(optimizer, "found_inf", None)
         if found.seen or (infinite is not None and bool(infinite)):
             return  # a step that is skipped is no update
         found.seen = True
         handle.remove()
         for place, tensor in watched:
             if place.parameter.grad is not None:
-                _compare(found, place, tensor, bounds[tensor.key], getattr(stepping, "grad_scale", None))
+                _compare(found, place, tensor, bounds[tensor.key], getattr(optimizer, "grad_scale", None))
                 changed = [name for name in ("betas", "eps") if place.group[name] != state.group_of(tensor)[name]]
                 if changed:
                     _note(found.void_because, f"{' and '.join(changed)} of {place.where} are not those of the file")
         _LOG.log(logging.WARNING if found.void_because else logging.INFO, "%s", found.sentence())
 
-    handle = optimizer.register_step_pre_hook(look)
+    def before_step(_: torch.optim.Optimizer, arguments: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - of torch
+        """Look now; or, where `step` is given a closure that makes the gradients, when it has made them."""
+        own, *given = arguments
+        closure = given[0] if given else named.get("closure")
+        if closure is None:
+            look()
+            return None
+
+        def closure_and_look() -> Any:  # noqa: ANN401 - what the closure gives
+            loss = closure()
+            look()
+            return loss
+
+        return (own, closure_and_look, *given[1:]), {key: value for key, value in named.items() if key != "closure"}
+
+    handle = optimizer.register_step_pre_hook(before_step)
     return found
 
 

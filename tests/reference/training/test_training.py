@@ -163,6 +163,36 @@ def test_another_learning_rate_is_assumed_to_scale(tmp_path: Path) -> None:
     assert "assumed: deviations scale with lr, which is 0.0005 and not 0.001" in first.sentence()
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("scale", "holds"), [(1.0, True), (1e3, False)])
+def test_gradients_that_a_closure_makes_are_seen(tmp_path: Path, scale: float, *, holds: bool, named: bool) -> None:
+    """As Lightning calls `step`: before the closure there are no gradients."""
+    model, optimizer = trained()
+    save_guarded(optimizer, tmp_path / "o.gmc", **CLAIM)
+    first = load_guarded(optimizer, tmp_path / "o.gmc")
+    optimizer.zero_grad()
+
+    def closure() -> float:
+        loss = (scale * model(torch.ones(16, 9))).square().mean()
+        loss.backward()
+        return float(loss.detach())
+
+    loss = optimizer.step(closure=closure) if named else optimizer.step(closure)
+
+    assert loss is not None
+    assert first.largest > 0
+    assert first.holds is holds, first.sentence()
+
+
+def test_an_update_without_gradients_is_said_to_be_one(tmp_path: Path) -> None:
+    _, optimizer = trained()
+    save_guarded(optimizer, tmp_path / "o.gmc", **CLAIM)
+    first = load_guarded(optimizer, tmp_path / "o.gmc")
+    optimizer.zero_grad()
+    optimizer.step()
+    assert "no guarded parameter had a gradient" in first.sentence()
+
+
 def test_a_step_that_is_skipped_is_no_update(tmp_path: Path) -> None:
     model, optimizer = trained(fused=True)  # the path that unscales by itself
     save_guarded(optimizer, tmp_path / "o.gmc", **CLAIM)

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "requirements": "List what pytest --oracle judges codec backends by.",
         "pipe": "Judge a codec backend in any language over its standard input and output.",
         "vectors": "Write test vectors for codec backends, and judge answers to them.",
+        "peers": "Judge the codecs of bitsandbytes and torchao by the same requirements.",
         "ops": "List the op models: their roundings, limits and evidence.",
         "certify-platform": "Run all 2^31 inputs of this machine's square root.",
         "identify": "Find the op models that an Adam kernel follows, bit for bit.",

@@ -1,4 +1,4 @@
-"""Pictures of a benchmark and of a sweep, with matplotlib, which the extra `plot` installs."""
+"""Pictures of a benchmark and of a sweep."""
 
 from __future__ import annotations
 
@@ -9,33 +9,14 @@ from typing import Any
 from guarded_moments.oracle.benchmark.measure import Benchmark
 from guarded_moments.oracle.benchmark.stages import TOTAL
 from guarded_moments.oracle.benchmark.sweep import Point
-from guarded_moments.oracle.crosscheck.adapter import imported
-from guarded_moments.reference.errors import UnsupportedError
+from guarded_moments.oracle.pictures import figure
 
-_SIZE = (7.0, 4.5)
-#: The type of a file's picture by its name; matplotlib draws others too, which nobody asked for.
-KINDS = (".png", ".svg", ".pdf")
-
-
-def require(path: Path) -> None:
-    """Refuse, before minutes of work, what could not be drawn.
-
-    Raises:
-        UnsupportedError: matplotlib is missing, or the name says no type of picture.
-    """
-    if path.suffix not in KINDS:
-        raise UnsupportedError(f"{path}: expected a name that ends in {', '.join(KINDS)}")
-    try:
-        imported("matplotlib")
-    except ImportError:
-        raise UnsupportedError(
-            "--plot needs matplotlib, which is not installed: pip install 'guarded-moments[plot]'"
-        ) from None
+_SIZE = (7.0, 4.5)  #: width and height in inches
 
 
 def draw_benchmark(found: Benchmark, path: Path, kind: str) -> None:
     """Time against bits, one point a codec, with the spread of its times."""
-    figure, axes = _figure()
+    drawn, axes = _figure()
     for name, result in found.codecs.items():
         total, bits = result.spread(*TOTAL), result.bits["closed"].total
         error = [[total.median - total.low], [total.high - total.median]]
@@ -45,21 +26,20 @@ def draw_benchmark(found: Benchmark, path: Path, kind: str) -> None:
     axes.set_ylabel("encode, guard, escape and recover, ns a coordinate")
     axes.set_yscale("log")
     axes.set_title(f"tau {found.setting.tolerance:g}, G {found.setting.grad_bound:g}, closed-form guard, one thread")
-    figure.savefig(path, format=kind)
+    drawn.savefig(path, format=kind)
 
 
 def draw_sweep(points: Sequence[Point], text: str, path: Path, kind: str) -> None:
     """Bits at each value."""
-    figure, axes = _figure()
+    drawn, axes = _figure()
     axes.plot([point.value for point in points], [point.bits.total for point in points], "o-")
     axes.set_xlabel(text)
     axes.set_ylabel("bits per coordinate, everything counted (native: 64)")
     axes.set_ylim(bottom=0)
-    figure.savefig(path, format=kind)
+    drawn.savefig(path, format=kind)
 
 
 def _figure() -> tuple[Any, Any]:
-    imported("matplotlib").use("agg")
-    figure, axes = imported("matplotlib.pyplot").subplots(figsize=_SIZE, layout="constrained")
+    drawn, axes = figure(*_SIZE)
     axes.grid(visible=True, alpha=0.3)
-    return figure, axes
+    return drawn, axes

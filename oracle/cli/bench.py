@@ -13,8 +13,9 @@ from rich.console import Console
 
 from guarded_moments.oracle.benchmark import Setting, as_json, markdown, measure
 from guarded_moments.oracle.benchmark.measure import Benchmark
-from guarded_moments.oracle.benchmark.plot import draw_benchmark, require
+from guarded_moments.oracle.benchmark.plot import draw_benchmark
 from guarded_moments.oracle.cli.common import FILE, NUMBER, check_claim, force_option
+from guarded_moments.oracle.pictures import require
 from guarded_moments.reference.checkpoint import load_checkpoint
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
 

@@ -11,9 +11,10 @@ import click
 from rich.table import Table
 
 from guarded_moments.oracle.benchmark import SWEEPS, Point, sweep
-from guarded_moments.oracle.benchmark.plot import draw_sweep, require
+from guarded_moments.oracle.benchmark.plot import draw_sweep
 from guarded_moments.oracle.cli.bench import write_json
 from guarded_moments.oracle.cli.common import FILE, NUMBER, check_claim, force_option, out, progress_bar
+from guarded_moments.oracle.pictures import require
 from guarded_moments.reference.checkpoint import load_checkpoint
 from guarded_moments.reference.checkpoint.encoding import Granularity
 from guarded_moments.reference.checkpoint.writing import check_output, replacing

@@ -198,7 +198,7 @@ def test_sweep_shows_a_row_for_each_value(tmp_path: Path, monkeypatch: pytest.Mo
         (("bench", "optimizer.pt", "--json", "optimizer.pt"), "optimizer.pt: is read as input and would be replaced"),
         (
             ("bench", "optimizer.pt", "--plot", "picture.txt"),
-            "picture.txt: expected a name that ends in .png, .svg, .pdf",
+            "picture.txt: a picture needs a name that ends in .png, .svg, .pdf",
         ),
         (("bench", "optimizer.pt", "--rounds", "0"), "0 is not in the range"),
         (("bench", "empty.pt"), "no parameter has moments that the guard could judge"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import warnings
 import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
@@ -73,10 +74,12 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
             msg = f"its {name} has not the {size} bytes that are stated"
             raise FormatError(msg)
         pickled.seek(0)
-        if not mapped:
-            return torch.load(pickled, map_location="cpu", weights_only=True)
-        pickled.flush()
-        return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickles that torch did not write, which it reads or refuses
+            if not mapped:
+                return torch.load(pickled, map_location="cpu", weights_only=True)
+            pickled.flush()
+            return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
 
 
 def _unzipped(packed: Tensor, most: int) -> Iterator[bytes]:

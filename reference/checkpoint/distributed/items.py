@@ -7,6 +7,7 @@ every place of the item where the zip format states their CRC-32.  Trusted: `tor
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -56,7 +57,9 @@ def value_of(content: bytes, item: Item) -> object:
         CheckpointError: it is damaged, needs unsafe loading, or is not the tensor that the metadata describes.
     """
     try:
-        value: object = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickles that torch did not write, which it reads or refuses
+            value: object = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 - damage makes the unpickler fail in any way it likes
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
         msg = f"{item.file}: {item.name} cannot be read safely, or is damaged ({cause})"

@@ -161,8 +161,8 @@ def _as_compiled(h: Hyperparameters, scalars: Scalars[float], *, foreach: bool) 
     # The list form takes the weight as a binary32 tensor, the single form as a number.
     if foreach:
         return scalars
-    w_minus_one = round_to_binary32((1 - h.beta1) - 1)
-    return scalars._replace(w_minus_one=w_minus_one, one_minus_w=-w_minus_one)
+    w = 1 - h.beta1
+    return scalars._replace(w_minus_one=round_to_binary32(w - 1), one_minus_w=round_to_binary32(1 - w))
 
 
 def _shrink(h: Hyperparameters) -> Number:

@@ -93,7 +93,7 @@ def tensor_of(setting: Setting) -> Tensor:
 
 
 CLAIMS = [(0.9, step, bound) for step, bound in product((1, 400, 1e5), (1e-3, 1.0, math.inf))]
-CLAIMS.append((0.4, 400, 1.0))  # the interpolation is then written from the other end
+CLAIMS.append((0.3, 400, 1.0))  # the interpolation is then written from the other end
 MEASURED = [
     ("torch-2.13-cpu-avx2/single", 0),
     ("torch-2.13-cpu-default/single", 0),
@@ -107,7 +107,7 @@ OTHERS = [
     if (name, index) not in MEASURED and not re.fullmatch(r".*cpu.*/foreach", name)  # its models are single's
 ]
 SETTINGS = [Setting(*model, *claim) for model, claim in product(MEASURED, CLAIMS)]
-SETTINGS += [Setting(*model, *claim) for model, claim in product(OTHERS, ((0.9, 1000, math.inf), (0.4, 3, 1.0)))]
+SETTINGS += [Setting(*model, *claim) for model, claim in product(OTHERS, ((0.9, 1000, math.inf), (0.3, 3, 1.0)))]
 
 
 class Coordinate(NamedTuple):

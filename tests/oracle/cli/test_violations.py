@@ -12,7 +12,7 @@ from tests.oracle.cli.checkpoints import accepted, levels_up, same_bits, trained
 from tests.oracle.cli.conftest import Job
 from tests.oracle.cli.running import CLAIM, Ran, float_of, gmc, read_json, run_well
 
-from guarded_moments.oracle import worst_case
+from guarded_moments.oracle.worst_case import decision, supremum
 from guarded_moments.reference import IMPLEMENTATIONS, Tolerance, read, write
 from guarded_moments.reference.checkpoint import GuardedState, load_state_dict
 from guarded_moments.reference.codecs.log8 import ESCAPE
@@ -217,7 +217,8 @@ def test_what_the_budget_leaves_undecided_fails_the_audit(job: Job, monkeypatch:
     # As near as a coordinate can be to its tolerance, so that the first cells of gradients do not decide.
     near = replace(job.state, tolerance=Tolerance(job.report["max_deviation_upper"]))
     assert audited(near)[0].status == 0
-    monkeypatch.setattr(worst_case, "MAX_CELLS", 0)
+    monkeypatch.setattr(decision, "MAX_CELLS", 0)
+    monkeypatch.setattr(supremum, "settle", lambda *_: None)
 
     ran, report = audited(near)
 

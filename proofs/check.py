@@ -5,9 +5,9 @@ the statements that `reference`'s own source makes of itself.  A theorem may use
 besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
-imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement` and
-`evaluation` for what is stated), Python and its `fractions` and `json`.  No solver is among them; an import contract
-keeps it so.
+imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
+`evaluation` and `cells` for what is stated), Python and its `fractions` and `json`.  No solver is among them; an import
+contract keeps it so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -26,6 +27,7 @@ from guarded_moments.proofs.statement import families, statement
 #: The proofs, as data.
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
+CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ def _claims() -> Iterator[_Claim]:
     evaluated = evaluation()
     text = "What the guard compares with the tolerance is at least the bound that it evaluates in binary64."
     yield _Claim(EVALUATION, text, evaluated.hypotheses, [evaluated.conclusion])
+    for name, cell in ((CELL_BY_ENDS, cell_by_ends()), (CELL_BY_SLOPES, cell_by_slopes())):
+        way = name.removeprefix(CELL).replace("_", " its ")
+        text = f"The bound of a cell {way} is, over the reals, at least the deviation at every gradient inside."
+        yield _Claim(name, text, cell.hypotheses, cell.conclusion)
     for family in families():
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
@@ -102,6 +108,7 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         FIRST_UPDATE: "bounds over the reals",
         EVALUATION: "evaluation in binary64",
         ACCEPTED: "theorems of both",
+        CELL: "bounds of a cell over the reals",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

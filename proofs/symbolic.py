@@ -179,7 +179,7 @@ def polynomial_of(value: Any) -> Polynomial:  # noqa: ANN401 - what such code re
 
 @final
 class ExactArithmetic:
-    """Real arithmetic: `OrderedArithmetic[Polynomial]`, in which nothing is rounded."""
+    """Real arithmetic: `SignedArithmetic[Polynomial]`, in which nothing is rounded."""
 
     def __init__(self, definitions: Definitions) -> None:
         """Define what is not a polynomial in `definitions`."""
@@ -204,6 +204,14 @@ class ExactArithmetic:
     def sqrt(self, a: Polynomial) -> Polynomial:
         """The square root."""
         return self._definitions.root(a)
+
+    def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """`a - b`."""
+        return a - b
+
+    def negate(self, a: Polynomial) -> Polynomial:
+        """`-a`."""
+        return -a
 
     def distance(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """`|a - b|`."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import evaluation, symbolic
+from guarded_moments.proofs import cells, evaluation, symbolic
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
 
@@ -69,8 +69,9 @@ the two parts that stand for underflow.
 """
 
 NOT_DERIVED = """
-The bounds of cells of gradients, their cover of all gradients and their rounding (the exact guard and the search for
-the worst case): the lemmas are proved one by one, their composition is argued in the modules.
+Cells of gradients (the exact guard and the search for the worst case), beyond their bounds over the reals: that what a
+bound adds for its own rounding in binary64 is enough, the slack of both trajectories on a cell (`guard.cell_slack`),
+and that the cells of a search cover all gradients are argued in the modules.
 
 Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
 decay does not touch it.
@@ -85,7 +86,7 @@ NOT_COVERED = (
 )
 
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
-_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "check")
+_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "check")
 
 
 def trusted_base(*, versions: bool) -> str:
@@ -112,6 +113,11 @@ def _proved() -> str:
         "- What the guard compares with the tolerance is at least the bound over the reals: "
         f"{evaluation.rounding_count()} roundings, as many as `RoundingCount` counts (`{evaluation.__name__}`)"
     )
+    lines.append(
+        "- Over the reals, the bounds of a cell of gradients from its ends (`guard.cells.make_uppers`) and by its "
+        "slopes (`guard.slopes.make_slope_uppers`) are at least the deviation of the exact updates at every gradient "
+        f"of the cell, of either sign, whichever of `v` and `v_hat` is larger (`{cells.__name__}`)"
+    )
     lines += [
         "",
         "For each of these sequences of operations, which every op model's update is one of, that the number which",
@@ -132,6 +138,9 @@ def _hypotheses() -> str:
     lines += [*_indented(symbolic.__doc__), "", *_indented(evaluation.__doc__), ""]
     lines += ["and these preconditions:", "", "| precondition | why it holds where the guard accepts |", "|---|---|"]
     lines += [f"| `{name}` | {PRECONDITIONS[name]} |" for name in _stated(stated)]
+    lines += ["", "and for a cell, besides that about TINY at both ends and at the gradient:", ""]
+    lines += ["| precondition | why it holds where a cell is bounded |", "|---|---|"]
+    lines += [f"| `{text}` | {reason} |" for text, reason in cells.PRECONDITIONS.items()]
     return "\n".join([*lines, ""])
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from guarded_moments.proofs.check import ACCEPTED, EVALUATION, FIRST_UPDATE, PROOF_FILE
+from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
+from guarded_moments.proofs.check import (
+    ACCEPTED,
+    CELL_BY_ENDS,
+    CELL_BY_SLOPES,
+    EVALUATION,
+    FIRST_UPDATE,
+    PROOF_FILE,
+)
+from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
+from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
@@ -28,6 +38,8 @@ def derive() -> str:
     evaluated = evaluation()
     (compared,) = derive_evaluation(tools, evaluated)
     recording.name(EVALUATION, [compared])
+    recording.name(CELL_BY_ENDS, derive_by_ends(tools, cell_by_ends()))
+    recording.name(CELL_BY_SLOPES, derive_by_slopes(tools, cell_by_slopes()))
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)

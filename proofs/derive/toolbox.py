@@ -126,6 +126,12 @@ class Toolbox:
         return self.lemma("p == b", "a <= b", "b <= p", "(p - a)*(p - b) == 0")
 
     @cached_property
+    def largest_below(self) -> list[Proved]:
+        """`a <= z, b <= z, (p - a)*(p - b) == 0 |- p <= z`, for `p` the larger of both."""
+        facts = ("a <= z", "b <= z", "a <= p", "b <= p", "(p - a)*(p - b) == 0")
+        return self.lemma("p <= z", *facts, hints=Hints(ladder=((2, 2, 0), (2, 2, 1))))
+
+    @cached_property
     def divided(self) -> list[Proved]:
         """`x*d <= y, 0 < i, i*d == 1 |- x <= y*i`."""
         return self.lemma("x <= y*i", "x*d <= y", "0 < i", "i*d == 1")

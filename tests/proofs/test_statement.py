@@ -1,105 +1,17 @@
 """The theorem's hypotheses hold in real runs: all of them are put to the numbers of one, and so is the conclusion."""
 
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
-
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs.run import PRECISION, Run, nearest
 
-from guarded_moments.proofs import Atom, Polynomial, Relation
 from guarded_moments.proofs.evaluation import Evaluation, accepted, evaluation
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, Family, families, statement
-from guarded_moments.proofs.symbolic import Definitions, Rounding
 from guarded_moments.reference.arithmetic.rounding_count import inflation
-from guarded_moments.reference.floats import BINARY32, round_up
+from guarded_moments.reference.floats import round_up
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.op_models import Interpolation
-
-_PRECISION = 500
-#: How far an equation may be off at this precision, relative to its largest term.
-_TOLERANCE = mpf(2) ** -400
-
-
-class Run:
-    """The value of every variable of a statement, in one run of the program and of the guard."""
-
-    def __init__(
-        self, given: dict[str, mpf], definitions: Iterable[Definitions], roundings: Sequence[Rounding]
-    ) -> None:
-        self.values = dict(given)
-        self._made = {
-            next(iter(variable.variables)): (kind, operands)
-            for one in definitions
-            for (kind, operands), variable in one._made.items()
-        }
-        self._rounding_of = {next(iter(r.result.variables)): r for r in roundings}
-        for r in roundings:
-            for part in (r.relative, r.absolute):
-                self._rounding_of.update(dict.fromkeys(part.variables, r))
-
-    def of(self, polynomial: Polynomial) -> mpf:
-        """The value of a polynomial."""
-        return sum((self.term(monomial, value) for monomial, value in polynomial.terms), mpf(0))
-
-    def term(self, monomial: tuple[tuple[str, int], ...], value: object) -> mpf:
-        """The value of one of its terms."""
-        total = mpf(value.numerator) / value.denominator  # type: ignore[attr-defined]
-        for name, exponent in monomial:
-            total *= self.variable(name) ** exponent
-        return total
-
-    def variable(self, name: str) -> mpf:
-        """The value of a variable, computed when it is first asked for."""
-        if name not in self.values:
-            if name in self._rounding_of:
-                self._round(self._rounding_of[name])
-            elif name.startswith("float_relative"):
-                result = name.replace("relative", "rounded")
-                (exact,) = (self.of(x) for x in self._made[result][1])
-                self.values[name] = (self.variable(result) - exact) / exact if exact else mpf(0)
-            else:
-                kind, operands = self._made[name]
-                self.values[name] = _MEANING[kind](*(self.of(operand) for operand in operands))
-        return self.values[name]
-
-    def _round(self, rounding: Rounding) -> None:
-        exact = self.of(rounding.exact)
-        # A root of the platform may err by another unit in the last place: here it does.
-        rounded = nearest(exact, BINARY32.precision)
-        if rounding.rate == Polynomial.variable("u").scaled(Fraction(3)):
-            rounded = mpf(float(np.nextafter(np.float32(rounded), np.float32(np.inf))))
-        self.values[next(iter(rounding.result.variables))] = rounded
-        self.values[next(iter(rounding.relative.variables))] = (rounded - exact) / exact if exact else mpf(0)
-        for name in rounding.absolute.variables:
-            self.values[name] = mpf(0)
-
-    def holds(self, atom: Atom) -> bool:
-        """Whether an atom is true, up to the precision."""
-        terms = [self.term(monomial, value) for monomial, value in atom.polynomial.terms]
-        size, total = max((abs(term) for term in terms), default=mpf(0)), sum(terms, mpf(0))
-        if atom.relation is Relation.EQUAL:
-            return bool(abs(total) <= size * _TOLERANCE)
-        return bool(total >= -size * _TOLERANCE) if atom.relation is Relation.AT_LEAST else bool(total > 0)
-
-
-def nearest(value: mpf, precision: int) -> mpf:
-    with mpmath.workprec(precision):
-        return +value
-
-
-_MEANING = {
-    "quotient": lambda a, b: a / b,
-    "root": mpmath.sqrt,
-    "magnitude": abs,
-    "largest": max,
-    "least": min,
-    "root_above": lambda a: mpmath.sqrt(a) * (1 + mpf(2) ** -100),
-    "root_below": lambda a: mpmath.sqrt(a) * (1 - mpf(2) ** -100),
-    "rounded": lambda a: nearest(a, 53),
-    "near": lambda a: mpf(float(np.nextafter(float(a), np.inf))),
-}
 
 
 def constants(family: Family, chance: np.random.Generator) -> dict[str, mpf]:
@@ -162,7 +74,7 @@ def test_every_hypothesis_holds_in_a_run_and_so_does_the_conclusion(
 ) -> None:
     stated = statement(family)
     whole = accepted(stated, evaluated)
-    with mpmath.workprec(_PRECISION):
+    with mpmath.workprec(PRECISION):
         run = runs(family, rng, evaluated)
         false = [str(atom) for atom in sorted(whole.hypotheses, key=str) if not run.holds(atom)]
         assert not false, false
@@ -177,7 +89,7 @@ def test_a_hypothesis_that_fails_is_seen(evaluated: Evaluation, rng: np.random.G
     """The check can fail: an operation that errs by two units in the last place breaks a hypothesis."""
     family = families()[0]
     whole = accepted(statement(family), evaluated)
-    with mpmath.workprec(_PRECISION):
+    with mpmath.workprec(PRECISION):
         run = runs(family, rng, evaluated)
         run.values["native_relative1"] = run.variable("native_relative1") + mpf(2) ** -22
         assert not all(run.holds(atom) for atom in whole.hypotheses)

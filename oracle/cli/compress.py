@@ -29,6 +29,7 @@ from guarded_moments.reference.checkpoint import GuardedState, compress, load_ch
 from guarded_moments.reference.checkpoint.bit_rate import bit_rate, tensor_bit_rate
 from guarded_moments.reference.checkpoint.distributed import Folder, compress_shards, finish_compressed
 from guarded_moments.reference.checkpoint.encoding import Granularity
+from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.writing import check_output
 from guarded_moments.reference.claim import Horizon
@@ -79,6 +80,15 @@ class _Done(NamedTuple):
     help="exact: search the worst gradient of what the closed form rejects; closed: do not, and escape more.",
 )
 @click.option("--horizon", default="1", show_default=True, help="Updates after recovery that are covered.")
+@click.option(
+    "--implementation",
+    "kernels",
+    type=click.Choice(get_args(Kernels)),
+    default="auto",
+    show_default=True,
+    help="What computes the codes; the file is the same.  auto: compiled loops where "
+    "compiling them pays, for large checkpoints.",
+)
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
 def command(
@@ -93,6 +103,7 @@ def command(
     op_model: str | None,
     lr: float | None,
     horizon: str,
+    kernels: Kernels,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
 ) -> None:
@@ -122,6 +133,7 @@ def command(
         "guard": guard,
         "implementation": op_model,
         "lr": lr,
+        "kernels": kernels,
     }
     work = _compress_folder if is_folder(checkpoint) else _compress_file
     summary, started = Summary(), time.perf_counter()

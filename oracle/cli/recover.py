@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -10,6 +11,7 @@ from guarded_moments.oracle.cli.common import FILE, force_option, is_folder, out
 from guarded_moments.reference.checkpoint import read, recover
 from guarded_moments.reference.checkpoint.distributed import recover_folder
 from guarded_moments.reference.checkpoint.distributed.metadata import read_metadata
+from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.checkpoint.saving import save_checkpoint
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.writing import check_output
@@ -18,8 +20,22 @@ from guarded_moments.reference.checkpoint.writing import check_output
 @click.command("recover")
 @click.argument("compressed", type=FILE)
 @click.argument("output", type=FILE)
+@click.option(
+    "--implementation",
+    "kernels",
+    type=click.Choice(get_args(Kernels)),
+    default="auto",
+    show_default=True,
+    help="What computes the moments; they are the same.  auto: compiled loops where "
+    "compiling them pays, for large files.",
+)
 @force_option
-def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT001 - a flag on the command line
+def command(
+    compressed: Path,
+    output: Path,
+    kernels: Kernels,
+    force: bool,  # noqa: FBT001 - a flag on the command line
+) -> None:
     """Recover COMPRESSED (a .gmc file) into OUTPUT, a checkpoint of the same layout as the one compressed.
 
     A folder of .gmc files becomes a folder of torch.distributed.checkpoint again, for any number of ranks.
@@ -27,22 +43,22 @@ def command(compressed: Path, output: Path, force: bool) -> None:  # noqa: FBT00
     optimizer.load_state_dict takes it.
     """
     if is_folder(compressed):
-        _recover_folder(compressed, output)
+        _recover_folder(compressed, output, kernels)
         return
     check_output(output, overwrite=force, inputs=(compressed,))
     spool = Spool(output.parent)
     state = read(compressed, spool)
-    save_checkpoint(recover(state, spool), output, overwrite=force)
+    save_checkpoint(recover(state, spool, kernels), output, overwrite=force)
     out().print(
         f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
     )
 
 
-def _recover_folder(compressed: Path, output: Path) -> None:
+def _recover_folder(compressed: Path, output: Path, kernels: Kernels) -> None:
     coordinates = files = 0
     total = len(read_metadata(compressed, with_files=False).files())
     with progress_bar("recovering files") as progress:
-        for shard in recover_folder(compressed, output):
+        for shard in recover_folder(compressed, output, kernels):
             coordinates += shard.state.coordinates
             files += 1
             progress(files, total)

@@ -1,7 +1,8 @@
 """The compiled forms that this package has, as a backend of their own.
 
-The first update is the one step over `CompiledBinary32`, the guard the compiled search for the worst gradient; grids
-and bytes are the reference's.  It is judged like any other: a fast implementation is never its own oracle.
+Codes and moments are those of `reference.kernels`, the first update the one step over `CompiledBinary32`, the guard the
+compiled search for the worst gradient; the choice of grids and the file format are the reference's.  It is judged like
+any other: a fast implementation is never its own oracle.
 """
 
 from __future__ import annotations
@@ -15,19 +16,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import ReferenceBackend
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, ReferenceBackend
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
 from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
+from guarded_moments.reference.checkpoint import compress, recover
+from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
+from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.codecs import Codes as CodecCodes
+from guarded_moments.reference.codecs import Log8
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, in_domain
 from guarded_moments.reference.guard.exact import search
 from guarded_moments.reference.guard.search import Outcome, States
+from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
 
 class CompiledBackend(ReferenceBackend):
-    """The reference with its compiled guard and step."""
+    """The reference with its compiled codec, guard and step."""
 
     name = "compiled"
+
+    def encode(self, m: Tensor, v: Tensor, grids: Grids) -> Codes:
+        """See `Backend`."""
+        return Codes(*_kernel(grids).encode(m, v))
+
+    def decode(self, codes: Codes, grids: Grids) -> Moments:
+        """See `Backend`."""
+        return Moments(*_kernel(grids).decode(CodecCodes(*codes)))
+
+    def compress(self, state_dict: StateDict, *, tolerance: float, gradient_bound: float) -> bytes:
+        """See `Backend`."""
+        return to_bytes(compress(state_dict, tolerance=tolerance, grad_bound=gradient_bound, kernels="compiled"))
+
+    def recover(self, content: bytes) -> StateDict:
+        """See `Backend`."""
+        return recover(from_bytes(content), kernels="compiled")
 
     def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
         """See `Backend`: the closed form, and the compiled search for what that rejects."""
@@ -55,6 +78,13 @@ class CompiledBackend(ReferenceBackend):
         updates = np.empty(len(m), dtype=np.float32 if model.rounds_update else np.float64)
         increments(new_m, root.numpy(), held, updates)
         return torch.from_numpy(updates)
+
+
+def _kernel(grids: Grids) -> Kernel:
+    kernel = Kernel.of(Log8(grids.m, grids.v))
+    if kernel is None:  # log8 with a grid a moment has loops
+        raise AssertionError(grids)
+    return kernel
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order
 from guarded_moments.reference.checkpoint.state import GuardedTensor, digest_of
 from guarded_moments.reference.claim import Claim
-from guarded_moments.reference.codecs import Codec, Codes
+from guarded_moments.reference.codecs import Codec, Codes, Escaped
 from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.implementations import Implementation
+
+if TYPE_CHECKING:
+    from guarded_moments.reference.kernels.codecs import Kernel
 
 #: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
 BLOCK = 1 << 15
@@ -95,6 +98,8 @@ class Encoding:
     exact: bool  #: whether the search decides what the closed form rejects
     compiled: bool = False  #: whether grids are searched for in compiled code
     previous: Codec | None = None  #: whose parameters are taken, where they suit
+    kernels: bool = False  #: whether codes are computed by the compiled loops, where the codec has them
+    threads: int = 1  #: of those
 
     def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
         """The previous parameters, or fitted ones."""
@@ -122,9 +127,13 @@ class Encoding:
         constants = constants_of(parameter, self.claim, self.implementation, self.lr)
         codec = self.codec_for(parameter, constants)
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
-        codes, accepted = encode_guarded(codec, constants, m, v, exact=self.exact)
-        escaped = ~accepted
-        codes = codec.escape(codes, escaped)
+        kernel = kernel_of(codec) if self.kernels else None
+        if kernel is None:
+            codes, accepted = encode_guarded(codec, constants, m, v, exact=self.exact)
+            codes, escapes = codec.escape(codes, ~accepted), torch.stack([m[~accepted], v[~accepted]], dim=1)
+        else:
+            found = kernel.guarded(constants, m, v, self.threads)
+            codes, escapes = taken_back(codec, constants, found) if self.exact else found
         return GuardedTensor(
             key=parameter.key,
             where=parameter.where,
@@ -136,9 +145,9 @@ class Encoding:
             codec=codec,
             m_codes=codes.m,
             v_codes=codes.v,
-            escapes=torch.stack([m[escaped], v[escaped]], dim=1),
+            escapes=escapes,
             native_digest=digest_of(parameter.m, parameter.v),
-            reasons=escape_reasons(m[escaped], v[escaped]),
+            reasons=escape_reasons(escapes[:, 0], escapes[:, 1]),
             place=parameter.place,
         )
 
@@ -172,6 +181,34 @@ def encode_guarded(
         together = States(*(torch.cat(parts) for parts in zip(*states, strict=True)))
         accepted[torch.cat(doubtful)] = exact_guard(constants, *together)
     return codes, accepted
+
+
+def kernel_of(codec: Codec) -> Kernel | None:
+    """The compiled loops of a codec with its parameters; None where it has none."""
+    from guarded_moments.reference.kernels.codecs import Kernel  # noqa: PLC0415 - importing numba takes half a second
+
+    return Kernel.of(codec)
+
+
+def taken_back(codec: Codec, constants: GuardConstants[float], found: Escaped) -> Escaped:
+    """What the closed form escaped, less what the search clears: the result of `encode_guarded` with `exact`.
+
+    Args:
+        codec: one that has no alternatives and the same parameters at every place.
+        constants: of the guard.
+        found: with the closed form alone; its codes are written to.
+    """
+    m, v = found.escapes[:, 0].contiguous(), found.escapes[:, 1].contiguous()
+    covered, nearest = encode_block(codec, m, v, 0)
+    doubtful = (covered & ~codec.escaped(*nearest)).nonzero().flatten()
+    states = States(m, v, *codec.decode(*nearest)).select(doubtful)
+    cleared = doubtful[exact_guard(constants, *states)]
+    places = codec.escaped(*found.codes).nonzero().flatten()[cleared]
+    for codes, own in zip(found.codes, nearest, strict=True):
+        codes.numpy()[places.numpy()] = own.numpy()[cleared.numpy()]
+    kept = torch.ones(len(m), dtype=torch.bool)
+    kept[cleared] = False
+    return Escaped(found.codes, found.escapes[kept])
 
 
 def encode_block(codec: Codec, m: Tensor, v: Tensor, start: int) -> tuple[Tensor, Codes]:

@@ -9,7 +9,7 @@ from guarded_moments.reference.codecs.grids import FloatGrid, GridFamily, LogGri
 from guarded_moments.reference.codecs.joint import Joint
 from guarded_moments.reference.codecs.lin8 import Lin8
 from guarded_moments.reference.codecs.log8 import Log8
-from guarded_moments.reference.codecs.protocol import Codec, Codes
+from guarded_moments.reference.codecs.protocol import Codec, Codes, Escaped
 
 #: Every codec by its name, the default first.
 CODECS: Mapping[str, type[Codec]] = MappingProxyType(
@@ -22,6 +22,7 @@ __all__ = [
     "Blockwise8",
     "Codec",
     "Codes",
+    "Escaped",
     "FloatGrid",
     "GridFamily",
     "Joint",

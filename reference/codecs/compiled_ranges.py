@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from guarded_moments.reference.arithmetic.compiled_binary32 import jit
-from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.codecs.descent import HIGH, Choice, make_search
 from guarded_moments.reference.codecs.ranges import Candidates
 from guarded_moments.reference.guard.closed_form import bound_inflation, closed_form_guard, make_deviation_bound
@@ -42,6 +40,11 @@ class CompiledClosedForm:
 
 @lru_cache(maxsize=1)
 def _compiled_search() -> Callable[[Any, Choice], Choice]:
+    from guarded_moments.reference.arithmetic.compiled_binary32 import (  # noqa: PLC0415 - numba takes half a second
+        jit,
+    )
+    from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64  # noqa: PLC0415 - as above
+
     op: Any = CompiledBinary64()
     bound = make_deviation_bound(op, jit)
     highs = len(HIGH)

@@ -30,6 +30,13 @@ class Codes(NamedTuple):
     v: Tensor
 
 
+class Escaped(NamedTuple):
+    """A tensor encoded, guarded and escaped."""
+
+    codes: Codes  #: with the reserved pair where the guard does not accept
+    escapes: Tensor  #: float32, (escapes, 2): the native pairs, in order
+
+
 class Codec(Protocol):
     """One tensor's codec."""
 

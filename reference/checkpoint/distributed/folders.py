@@ -23,7 +23,7 @@ from torch import Tensor
 from guarded_moments.reference.checkpoint.distributed.metadata import NAME, Metadata, read_metadata
 from guarded_moments.reference.checkpoint.distributed.shards import Folder, filled
 from guarded_moments.reference.checkpoint.file_format import read, write
-from guarded_moments.reference.checkpoint.guarded import compress, recover
+from guarded_moments.reference.checkpoint.guarded import Kernels, compress, recover
 from guarded_moments.reference.checkpoint.state import GuardedState
 from guarded_moments.reference.checkpoint.writing import write_bytes
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError
@@ -91,7 +91,7 @@ def shards_of(compressed: Path) -> Iterator[Shard]:
     return _shards(compressed, read_metadata(compressed, with_files=False))
 
 
-def recover_folder(compressed: Path, output: Path) -> Iterator[Shard]:
+def recover_folder(compressed: Path, output: Path, kernels: Kernels = "auto") -> Iterator[Shard]:
     """Recover a folder that `torch.distributed.checkpoint.load` reads, on any number of ranks; gives each file done.
 
     Raises:
@@ -102,7 +102,7 @@ def recover_folder(compressed: Path, output: Path) -> Iterator[Shard]:
 
     @lru_cache(maxsize=2)  # a file's own, and one that has moments of it
     def recovered(owner: str) -> dict[str, Any]:
-        return recover(_read(compressed, owner, metadata).state)
+        return recover(_read(compressed, owner, metadata).state, kernels=kernels)
 
     def moment_of(owner: str, optimizer: str, key: str, name: str) -> Tensor:
         try:

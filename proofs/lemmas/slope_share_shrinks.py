@@ -1,4 +1,4 @@
-"""A product of three factors that shrink is largest at the low end of a cell and least at the high end.
+"""A product of three factors that shrink is largest at the low end and least at the high end.
 
     0 <= p1 <= p <= p0,  0 <= q1 <= q <= q0,  0 <= r1 <= r <= r0
       =>   p1 q1 r1 <= p q r <= p0 q0 r0

@@ -146,7 +146,9 @@ def test_altered_changes_what_it_is_told_and_leaves_the_original(native: dict[st
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_a_sweep_is_a_compression_at_each_value(name: str, native: dict[str, Any]) -> None:
+def test_a_sweep_is_a_compression_at_each_value(name: str, native: dict[str, Any], budget: int) -> None:
+    if budget == 1 and name not in {"tolerance", "guard"}:
+        pytest.skip("as the others do; --oracle runs it")
     claim: Mapping[str, Any] = {"tolerance": 0.01, "grad_bound": 1.0, "guard": "closed"}
 
     points = list(sweep(name, native, **claim))

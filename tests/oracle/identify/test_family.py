@@ -136,7 +136,9 @@ def visible(altered: Alteration, original: OpModel) -> bool:
 def test_one_altered_contraction_is_caught_and_named(
     name: str, field: str, rng: np.random.Generator, budget: int
 ) -> None:
-    """One alteration, drawn from those of both parts; with `--oracle` all of them."""
+    """One alteration of one contraction a kernel, drawn from those of both parts; with `--oracle` all of them."""
+    if budget == 1 and field != CONTRACTIONS[ONE_OF_EACH.index(name) % len(CONTRACTIONS)]:
+        pytest.skip("one contraction a kernel; --oracle alters the others too")
     every = list(alterations(IMPLEMENTATIONS[name], (field,)))
     chosen = every if budget > 1 else [every[rng.integers(len(every))]]
     for altered in chosen:

@@ -136,7 +136,9 @@ def peak(case: Case, model: OpModel, states: States) -> Worst:
 def test_at_exact_equality_it_is_safe_and_one_unit_below_unsafe(
     path: str, rng: np.random.Generator, budget: int
 ) -> None:
-    for betas, step, bound in (((0.9, 0.999), 400.0, INF), ((0.5, 0.9), 10.0, 1.0)):
+    """Of each op model one claim, in turn; with `--oracle` both and more coordinates."""
+    claims = (((0.9, 0.999), 400.0, INF), ((0.5, 0.9), 10.0, 1.0))
+    for betas, step, bound in claims if budget > 1 else [claims[PATHS.index(path) % 2]]:
         case = Setting(betas=betas, step=step, bound=bound, implementation=path).case()
         states = peaked(budget, rng)
         for model in case.models:
@@ -185,11 +187,11 @@ def test_a_search_that_allows_a_percent_too_much_is_noticed(
         return torch.full_like(states.m, 1.01 * constants.threshold / constants.step, dtype=torch.float64)
 
     case = Setting(step=400.0, bound=INF).case()
-    states = peaked(12, rng)
+    states = peaked(4, rng)
     worst = peak(case, case.implementation.body, states)
     monkeypatch.setattr(decision, "allowance", generous)
     verdicts = []
-    for i in range(12):
+    for i in range(4):
         constants = with_threshold(case, math.nextafter(float(worst.deviation[i]), 0))
         verdicts.append(int(decide(constants, case.trajectories(), states.select(torch.tensor([i]))).verdict))
     assert Verdict.SAFE in verdicts
@@ -204,9 +206,9 @@ def test_the_same_state_twice_is_safe_at_once(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("v", [0.0, 1e-45, 1e-38])
-def test_states_whose_second_moment_vanishes(v: float, rng: np.random.Generator) -> None:
-    """Where `v` is zero or subnormal the denominator is little more than eps."""
-    for path in PATHS:
+def test_states_whose_second_moment_vanishes(v: float, rng: np.random.Generator, budget: int) -> None:
+    """Where `v` is zero or subnormal the denominator is little more than eps; a quarter of the paths, or all."""
+    for path in PATHS if budget > 1 else PATHS[::4]:
         case = Setting(implementation=path, step=400.0).case()
         m = torch.from_numpy(rng.standard_normal(100) * 10.0 ** rng.uniform(-13, -8, 100)).float()
         second = torch.full((100,), v)
@@ -279,7 +281,7 @@ def test_a_neighbour_that_exhausts_its_budget_changes_no_other_verdict(rng: np.r
 
 def test_what_the_decision_leaves_open_the_exact_worst_case_settles(rng: np.random.Generator) -> None:
     case = Setting(step=400.0).case()
-    states = peaked(4, rng)
+    states = peaked(2, rng)
     compiled = CompiledTrajectories(case.implementation.body, case.options, case.scalars)
     exact = worst_cases(case.constants, compiled, states).deviation
     for threshold, verdict in (
@@ -288,11 +290,11 @@ def test_what_the_decision_leaves_open_the_exact_worst_case_settles(rng: np.rand
     ):
         constants = with_threshold(case, threshold)
         decisions = Decisions(
-            torch.full((4,), Verdict.UNDECIDED, dtype=torch.int8), torch.zeros(4), torch.zeros(4).double()
+            torch.full((2,), Verdict.UNDECIDED, dtype=torch.int8), torch.zeros(2), torch.zeros(2).double()
         )
-        settle(constants, lambda: compiled, states, decisions, at_most=3)
-        assert decisions.verdict.tolist() == [verdict] * 3 + [Verdict.UNDECIDED]
-        assert torch.equal(decisions.deviation[:3], exact[:3])
+        settle(constants, lambda: compiled, states, decisions, at_most=1)
+        assert decisions.verdict.tolist() == [verdict, Verdict.UNDECIDED]
+        assert torch.equal(decisions.deviation[:1], exact[:1])
 
 
 def test_blocks_do_not_change_a_verdict(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,9 +319,9 @@ def test_no_coordinates() -> None:
 
 
 def test_the_largest_deviation_is_found_confirmed_and_bounded(rng: np.random.Generator, budget: int) -> None:
-    for setting in settings(rng, 2 * len(PATHS) * budget):
+    for setting in settings(rng, len(PATHS) * budget):
         case = setting.case()
-        for states in (pairs(60, rng), trained_pairs(60, rng)):
+        for states in (pairs(30, rng), trained_pairs(30, rng)):
             for model in case.models:
                 found = largest_deviation(case.constants, case.trajectories(model), states)
                 worst, _ = sampled_worst(case, states, 100, (model,))

@@ -86,7 +86,7 @@ def test_every_witness_attains_its_deviation_in_torch(
 
 def test_the_certified_intervals_enclose_it(rng: np.random.Generator, budget: int, compared: Counter[str]) -> None:
     """Ten coordinates of each kind of claim; 2,000 in the full run."""
-    for setting in settings(rng, 4 if budget == 1 else 200, unusual=False):
+    for setting in settings(rng, 2 if budget == 1 else 200, unusual=False):
         case = setting.case()
         states = trained_pairs(10, rng, off=0.3)
         found = worst_cases(case.constants, compiled(case), states)

@@ -14,7 +14,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit bench format lint types imports check changelog clean
+.PHONY: help setup test audit report bench format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -38,6 +38,11 @@ audit: setup ## train a small model, then compress, recover and audit its optimi
 	@echo '  optimizer.gmc           compressed, with its guarantee'
 	@echo '  optimizer.recovered.pt  recovered, for optimizer.load_state_dict'
 	@echo '  audit.json              what the audit found'
+
+report: audit ## write what an auditor reads of the same job
+	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --report $(JOB)/report.html --report $(JOB)/report.json --force
+	@echo
+	@echo '  report.html, report.json  in $(JOB)/'
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format

@@ -85,6 +85,7 @@ NOT_COVERED = (
     "the rounding of the parameter when the update is added to it, and amsgrad's maximum",
 )
 
+_ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
 _STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "check")
 
@@ -96,11 +97,11 @@ def trusted_base(*, versions: bool) -> str:
         versions: whether to add those of this machine.
     """
     sections = [_proved(), _hypotheses()]
-    sections += [_list("Exhausted", _items(EXHAUSTED)), _list("Assumed", _items(ASSUMED))]
-    sections.append(_list("Argued, not derived", _items(NOT_DERIVED)))
+    sections += [_list("Exhausted", paragraphs(EXHAUSTED)), _list("Assumed", paragraphs(ASSUMED))]
+    sections.append(_list("Argued, not derived", paragraphs(NOT_DERIVED)))
     sections += [_list("Not covered", [f"{text}." for text in NOT_COVERED]), _code()]
     if versions:
-        sections.append(_list("Versions", _versions()))
+        sections.append(_list("Versions", (_in_words(*version) for version in installed_versions())))
     head = "# Trusted base\n\nMade by `gmc prove --trusted-base`; do not edit.\n"
     return "\n".join([head, *sections])
 
@@ -184,15 +185,20 @@ def _list(title: str, texts: Iterable[str]) -> str:
     return "\n".join([f"## {title}", "", *(f"- {text}" for text in texts), ""])
 
 
-def _items(text: str) -> Iterator[str]:
-    """The paragraphs of a text, a line each."""
+def paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs of one of the texts above, a line each."""
     yield from (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
-def _versions() -> Iterator[str]:
-    yield f"Python {platform.python_version()}"
+def installed_versions() -> Iterator[tuple[str, str]]:
+    """What this machine runs: names and versions, or "not installed"."""
+    yield "Python", platform.python_version()
     for name in ("guarded-moments", "torch", "z3-solver", "cvc5"):
         try:
-            yield f"{name} {metadata.version(name)}"
+            yield name, metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield f"{name}: not installed"
+            yield name, _ABSENT
+
+
+def _in_words(name: str, version: str) -> str:
+    return f"{name}: {version}" if version == _ABSENT else f"{name} {version}"

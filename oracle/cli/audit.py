@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from guarded_moments.oracle.audit import Audit, Finding, audit, combined, reasons_of
+from guarded_moments.oracle.cli import audit_report
+from guarded_moments.oracle.cli.audit_report import print_schema
 from guarded_moments.oracle.cli.common import (
     FILE,
     NUMBER,
@@ -25,6 +27,7 @@ from guarded_moments.oracle.cli.common import (
     said_of,
 )
 from guarded_moments.oracle.platform import platform_certificate
+from guarded_moments.oracle.report import Gatherer, facts_of
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import GuardedState, load_checkpoint, read
 from guarded_moments.reference.checkpoint.distributed import Folder, shards_of
@@ -37,6 +40,25 @@ from guarded_moments.reference.floats import hex_of
 @click.argument("compressed", type=FILE)
 @click.option("--native", type=FILE, required=True, help="The checkpoint that was compressed.")
 @click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same result as JSON.")
+@click.option(
+    "--report",
+    "reports",
+    type=FILE,
+    metavar="FILE",
+    multiple=True,
+    help="Write what an auditor reads: one page (.html), or the same as JSON (.json). May be given twice.",
+)
+@click.option(
+    "--compare", "earlier", type=FILE, metavar="FILE.json", help="Show in the page what changed since that report."
+)
+@click.option(
+    "--report-schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_schema,
+    help="Only print the schema of the report's JSON.",
+)
 @click.option("--lr", type=NUMBER, help="Audit the claim at this learning rate instead of the one in the file.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
@@ -44,6 +66,8 @@ def command(
     compressed: Path,
     native: Path,
     json_file: Path | None,
+    reports: tuple[Path, ...],
+    earlier: Path | None,
     lr: float | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
@@ -52,16 +76,32 @@ def command(
 
     Each coordinate is decoded, its worst gradient within the bound is searched, and the claim is decided on the
     bit-exact op model.  Exit status 0 only if there is no violation and nothing is undecided, else 1.
-    """
+
+    \b
+      gmc audit optimizer.gmc --native optimizer.pt --report report.html --report report.json
+      gmc audit newer.gmc --native newer.pt --report report.html --compare earlier.json
+
+    A report also replays the proofs, compares torch with the op model on these states, and looks for counterexamples
+    to what is not claimed.  With SOURCE_DATE_EPOCH set the time it took is left out, so that two runs give equal bytes.
+    """  # noqa: D301 - \b is the character by which click keeps lines as they are
+    given = (compressed, native, *(() if earlier is None else (earlier,)))
     if json_file is not None:
-        check_output(json_file, overwrite=force, inputs=(compressed, native))
+        check_output(json_file, overwrite=force, inputs=(*given, *reports))
+    audit_report.require(reports, overwrite=force, inputs=given)
+    if earlier is not None and not any(path.suffix == ".html" for path in reports):
+        raise click.UsageError("--compare shows its changes in a page: give --report FILE.html too")
+    before = None if earlier is None else audit_report.read_earlier(earlier)
     started = time.perf_counter()
     results, rates, size = [], dict[str, None](), 0
+    gatherer = Gatherer() if reports else None
     for path, state, checkpoint in _files(compressed, native):
         audited = state if lr is None else state.at_rate(lr)
         text = f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors"
         with progress_bar(text) as progress, said_of(native):
             results.append(audit(audited, checkpoint, progress))
+        if gatherer is not None:
+            with progress_bar("looking for counterexamples beyond the claim") as progress:
+                gatherer.add(audited, checkpoint, progress)
         rates.update(dict.fromkeys((*foreign_rates(audited), *stuck_steps(audited))))
         size += path.stat().st_size - bytes_beside(path)
     seconds = time.perf_counter() - started
@@ -71,12 +111,21 @@ def command(
         content = json.dumps(as_json(result, bit_rate), indent=1)
         with replacing(json_file, overwrite=force) as temporary:
             temporary.write_text(content + "\n", encoding="utf-8")
+    if gatherer is not None:
+        evidence = audit_report.evidence()
+        files = audit_report.files_of(compressed, native)
+        run = audit_report.run_of(compressed, files, time.perf_counter() - started, list(rates))
+        facts = facts_of(result, gatherer, evidence, run, bit_rate)
+        changes = None if earlier is None else audit_report.changes_since(earlier, before, facts)
+        audit_report.write_reports(reports, facts, changes, overwrite=force)
     console = out()
     if verbose:
         console.print(_tensor_table(result))
     for line in rates:
         console.print(line)
     _summary(console, result, bit_rate, seconds)
+    for path in reports:
+        console.print(f"report    {path}")
     return 0 if result.holds else 1
 
 

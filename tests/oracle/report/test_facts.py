@@ -44,7 +44,7 @@ def validate(value: Any, schema: dict[str, Any], where: str = "report") -> None:
     """Assert that a value is of a schema, of the words that this one uses and no other."""
     known = {"$schema", "title", "type", "properties", "required", "additionalProperties", "items", "maxItems"}
     assert schema.keys() <= known | {"enum", "const", "minimum", "description"}, schema.keys()
-    types = {
+    types: dict[str, type | tuple[type, ...]] = {
         "object": dict,
         "array": list,
         "string": str,

@@ -86,7 +86,6 @@ class _BySlopes:
         c.names[f"G{i}"] = op.div(c.poly("gap"), c.poly(f"S{i} + T{i}"))
         c.by(f"0 < S{i} + T{i}", f"0 < S{i}", f"0 < T{i}")
         # The sum of the roots is not zero, so it is not below TINY.
-        c.by(f"(S{i} + T{i})*0 <= (S{i} + T{i})*(S{i} + T{i} - tiny)", f"(S{i} + T{i})*(S{i} + T{i} - tiny) >= 0")
         least = tools.lemma("y <= s", "0 < s", "s*(s - y) >= 0", hints=Hints(ladder=((2, 2, 0),)))
         c.use(least, s=f"S{i} + T{i}", y="tiny")
         c.use(tools.largest_is_second, a="tiny", b=f"S{i} + T{i}", p=f"L{i}")
@@ -278,8 +277,6 @@ class _BySlopes:
             "L - F - Q <= G - s - y and G - s - y <= H - R - P",
             "L <= G", "G <= H", "R <= s", "s <= F", "P <= y", "y <= Q", hints=_LINEAR,
         )  # fmt: skip
-        for text in ranges:
-            c.known_fact(c.atoms(text)[0])
         low, high = ("lowest", "largest") if sign > 0 else ("-largest", "-lowest")
         c.by(f"{low} <= gained", *ranges[:2], hints=_LINEAR)
         c.by(f"gained <= {high}", *ranges[:2], hints=_LINEAR)

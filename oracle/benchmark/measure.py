@@ -18,7 +18,7 @@ from guarded_moments.oracle.audit import audit
 from guarded_moments.oracle.benchmark.altered import LATE, altered
 from guarded_moments.oracle.benchmark.later_updates import later_updates
 from guarded_moments.oracle.benchmark.peers import PEERS
-from guarded_moments.oracle.benchmark.stages import STAGES, TOTAL, Work, run, seconds_of
+from guarded_moments.oracle.benchmark.stages import STAGES, TOTAL, Work, run, run_compiled, seconds_of
 from guarded_moments.reference.checkpoint import compress, parameters_of
 from guarded_moments.reference.checkpoint.bit_rate import BitRate, bit_rate
 from guarded_moments.reference.checkpoint.encoding import constants_of, rate_of
@@ -29,6 +29,7 @@ from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.codecs.ranges import choose_grids
 from guarded_moments.reference.errors import CheckpointError
 from guarded_moments.reference.implementations import implementation_for, platform_description
+from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.platform import one_torch_thread
 
 _BYTES = 16  #: of a coordinate's two moments, read and written
@@ -87,6 +88,8 @@ class Benchmark:
     tensors: int
     step: float
     codecs: dict[str, CodecResult]
+    #: Of the compiled loops, by codec: ns a coordinate by pass, in the same rounds.
+    compiled: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     copy: list[float] = field(default_factory=list)  #: seconds of copying both moments, by round
     peers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  #: ns a coordinate, by package and job
     versions: dict[str, str] = field(default_factory=dict)
@@ -103,6 +106,20 @@ class Benchmark:
         copies = [1e9 * seconds / self.tiled for seconds in self.copy]
         pairs = zip(self.codecs[name].rounds, copies, strict=True)
         return Spread.of([sum(turn[s] for s in TOTAL) / copied for turn, copied in pairs])
+
+    def compiled_time(self, name: str) -> Spread:
+        """Ns a coordinate of a codec's compiled loops."""
+        return Spread.of([sum(turn.values()) for turn in self.compiled[name]])
+
+    def compiled_ratio(self, name: str, base: str) -> Spread:
+        """Of two codecs' compiled loops, within each round."""
+        pairs = zip(self.compiled[name], self.compiled[base], strict=True)
+        return Spread.of([sum(a.values()) / sum(b.values()) for a, b in pairs])
+
+    def gain(self, name: str) -> Spread:
+        """The reference's total over that of the compiled loops, within each round."""
+        pairs = zip(self.codecs[name].rounds, self.compiled[name], strict=True)
+        return Spread.of([sum(a[s] for s in TOTAL) / sum(b.values()) for a, b in pairs])
 
     @property
     def bandwidth(self) -> Spread:
@@ -193,6 +210,8 @@ def _choosing(works: Sequence[Work]) -> list[float]:
 def _time(result: Benchmark, works: Sequence[Work], progress: Progress) -> None:
     m = torch.cat([work.m for work in works])
     target = torch.empty_like(m)
+    kernels = {name: _kernels(kind, works) for name, kind in CODECS.items()}
+    result.compiled = {name: [] for name, found in kernels.items() if found}
     for turn in range(result.setting.rounds + 1):  # the first is not counted
         copied = 2 * seconds_of(lambda: target.copy_(m))
         if turn:
@@ -202,6 +221,17 @@ def _time(result: Benchmark, works: Sequence[Work], progress: Progress) -> None:
             seconds = _run(kind, works)
             if turn:
                 result.codecs[name].rounds.append({stage: 1e9 * s / result.tiled for stage, s in seconds.items()})
+            if name in result.compiled:
+                progress(f"round {turn} of {result.setting.rounds}, {name} compiled")
+                passes = run_compiled(kernels[name], works)
+                if turn:
+                    result.compiled[name].append({part: 1e9 * s / result.tiled for part, s in passes.items()})
+
+
+def _kernels(kind: type[Codec], works: Sequence[Work]) -> list[Kernel]:
+    """The compiled loops of each tensor; none where the codec has none."""
+    found = [Kernel.of(kind.fit(work.m, work.v, CompiledClosedForm(work.constants))) for work in works]
+    return [kernel for kernel in found if kernel is not None]
 
 
 def _run(kind: type[Codec], works: Sequence[Work]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from guarded_moments.oracle.benchmark.altered import LATE
 from guarded_moments.oracle.benchmark.measure import Benchmark, CodecResult, Spread
-from guarded_moments.oracle.benchmark.stages import STAGES, TOTAL
+from guarded_moments.oracle.benchmark.stages import PASSES, STAGES, TOTAL
 
 _LABELS = ("closed", "exact", "closed late", "exact late")
 
@@ -23,6 +23,17 @@ def as_json(found: Benchmark) -> dict[str, Any]:
         "timed_coordinates": found.tiled,
         "copy_gigabytes_per_second": asdict(found.bandwidth),
         "codecs": {name: _codec(found, result) for name, result in found.codecs.items()},
+        "compiled": {
+            name: {
+                "nanoseconds_per_coordinate": {
+                    **{part: asdict(Spread.of([turn[part] for turn in rounds])) for part in PASSES},
+                    "total": asdict(found.compiled_time(name)),
+                },
+                "ratio_to_bf16": asdict(found.compiled_ratio(name, "bf16")),
+                "reference_to_compiled": asdict(found.gain(name)),
+            }
+            for name, rounds in found.compiled.items()
+        },
         "choosing_grids_milliseconds_per_tensor": asdict(Spread.of([1e3 * s for s in found.choosing])),
         "peers": {
             name: {
@@ -164,6 +175,21 @@ def markdown(found: Benchmark, regenerates: str) -> str:
                     _shown(found.ratio_to_copy(result.name), 1),
                 )
                 for result in results
+            ],
+        ),
+        "The compiled loops, which give the same bits; in the same rounds, compiling left out:",
+        "",
+        *_table(
+            ("codec", "encode, guard, escape", "recover", "total", "to bf16", "reference to this"),
+            [
+                (
+                    name,
+                    *(_shown(Spread.of([turn[part] for turn in rounds]), 1) for part in PASSES),
+                    _shown(found.compiled_time(name), 1),
+                    _shown(found.compiled_ratio(name, "bf16")),
+                    _shown(found.gain(name), 1),
+                )
+                for name, rounds in found.compiled.items()
             ],
         ),
         (

@@ -26,10 +26,13 @@ from guarded_moments.reference.checkpoint.state import decoded
 from guarded_moments.reference.codecs import Codec, Codes
 from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.guard import GuardConstants
+from guarded_moments.reference.kernels.codecs import Kernel
 
 STAGES = ("choose", "encode", "guard", "escape", "recover")
 #: What the total is of: the grids may come from the last checkpoint, and are shown apart.
 TOTAL = STAGES[1:]
+#: Of the compiled loops; together they do what the stages of the total do.
+PASSES = ("compress", "recover")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,19 @@ def run(kind: type[Codec], works: Sequence[Work]) -> tuple[dict[str, float], int
             decoded(codec, *codes, pairs)
         escapes += len(pairs)
     return clock.seconds, escapes
+
+
+def run_compiled(kernels: Sequence[Kernel], works: Sequence[Work]) -> dict[str, float]:
+    """Seconds of the compiled loops over all tensors: encode, guard and escape in one pass, recover in another."""
+    seconds = dict.fromkeys(PASSES, 0.0)
+    for kernel, work in zip(kernels, works, strict=True):
+        started = time.process_time()
+        found = kernel.guarded(work.constants, work.m, work.v)
+        guarded = time.process_time()
+        kernel.recovered(*found)
+        seconds["compress"] += guarded - started
+        seconds["recover"] += time.process_time() - guarded
+    return seconds
 
 
 def seconds_of(job: Callable[[], object]) -> float:

@@ -18,7 +18,7 @@ from guarded_moments.oracle.benchmark.later_updates import UPDATES, later_update
 from guarded_moments.oracle.benchmark.measure import Spread
 from guarded_moments.oracle.benchmark.page import claims
 from guarded_moments.oracle.benchmark.peers import PEERS
-from guarded_moments.oracle.benchmark.stages import STAGES, Work, run
+from guarded_moments.oracle.benchmark.stages import PASSES, STAGES, Work, run
 from guarded_moments.reference.checkpoint import compress, parameters_of
 from guarded_moments.reference.checkpoint.bit_rate import bit_rate
 from guarded_moments.reference.checkpoint.encoding import constants_of
@@ -54,6 +54,17 @@ def test_every_codec_was_audited_and_holds(found: Benchmark) -> None:
         assert result.verdict["safe"] > 0
         assert result.attained is not None
         assert result.attained <= SETTING.tolerance
+
+
+def test_the_compiled_loops_were_timed_in_every_round(found: Benchmark) -> None:
+    assert list(found.compiled) == ["log8", "lin8", "bf16"]
+    page, data = markdown(found, "gmc bench"), as_json(found)
+    for name, rounds in found.compiled.items():
+        assert len(rounds) == SETTING.rounds
+        assert all(turn[part] > 0 for turn in rounds for part in PASSES)
+        assert data["compiled"][name]["ratio_to_bf16"]["median"] == found.compiled_ratio(name, "bf16").median
+    assert found.compiled_ratio("bf16", "bf16") == Spread(1.0, 1.0, 1.0)
+    assert "reference to this" in page
 
 
 def test_a_round_is_there_for_each_and_every_stage_took_time(found: Benchmark) -> None:

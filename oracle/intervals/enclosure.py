@@ -17,7 +17,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from guarded_moments.oracle.intervals import mpf
 from guarded_moments.oracle.intervals.exact import FractionBinary32
 from guarded_moments.oracle.intervals.guesses import (
     first_ends,
@@ -26,8 +25,9 @@ from guarded_moments.oracle.intervals.guesses import (
     real_deviation,
     scale_of,
 )
-from guarded_moments.oracle.intervals.mpf import UnboundedError
-from guarded_moments.oracle.intervals.pairs import PairArithmetic, pair_of, shared
+from guarded_moments.oracle.intervals.numbers import Numbers
+from guarded_moments.oracle.intervals.pairs import PairArithmetic, shared
+from guarded_moments.oracle.intervals.protocol import UnboundedError
 from guarded_moments.reference.adam import Scalars, StepOptions, make_update
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import BINARY32, bits_of, from_bits, round_down, round_up
@@ -60,6 +60,8 @@ class Deviation:
         v: float,
         m_hat: float,
         v_hat: float,
+        *,
+        numbers: Numbers = Numbers.MPMATH,
     ) -> None:
         """Fix the coordinate.
 
@@ -71,14 +73,16 @@ class Deviation:
             v: native second moment, a non-negative binary32.
             m_hat: recovered first moment, a binary32.
             v_hat: recovered second moment, a non-negative binary32.
+            numbers: what the intervals are made of.
 
         Raises:
-            UnsupportedError: a moment is not such a number.
+            UnsupportedError: a moment is not such a number, or a package that the numbers need is missing.
         """
         if not (all(map(_is_binary32, (m, v, m_hat, v_hat))) and v >= 0 and v_hat >= 0):
             raise UnsupportedError(f"intervals need finite binary32 moments, v >= 0, not {(m, v, m_hat, v_hat)}")
-        pairs, exact = PairArithmetic(), FractionBinary32()
-        self._m, self._v = pair_of(m, m_hat), pair_of(v, v_hat)
+        self._intervals = numbers.intervals
+        pairs, exact = PairArithmetic(self._intervals), FractionBinary32()
+        self._m, self._v = pairs.pair_of(m, m_hat), pairs.pair_of(v, v_hat)
         self._pair_scalars = Scalars(*map(pairs.constant, scalars))
         self._pair_update = make_update(pairs, model, options)
         self._native, self._recovered = (Fraction(m), Fraction(v)), (Fraction(m_hat), Fraction(v_hat))
@@ -89,14 +93,14 @@ class Deviation:
     def over(self, near: float, far: float) -> tuple[float, float]:
         """At most, and at least, `|U_hat - U|` at every `g` between two numbers of one sign."""
         ends = (near, far) if near <= far else (far, near)
-        gradient = shared((mpf.from_float(ends[0]), mpf.from_float(ends[1])))
+        gradient = shared(self._intervals.from_ends(*ends))
         try:
             difference = self._pair_update(self._m, self._v, gradient, self._pair_scalars).difference
         except UnboundedError:
             return 0.0, math.inf
         if difference is None:
             return 0.0, 0.0
-        return mpf.float_down(mpf.mignitude(difference)), mpf.float_up(mpf.magnitude(difference))
+        return self._intervals.magnitudes(difference)
 
     def noise(self, g: float) -> float:
         """How far the enclosure of a narrow cell at `g` is open: about what rounding adds to any cell."""
@@ -129,6 +133,7 @@ def enclose(
     *,
     relative_gap: float = 0.05,
     max_cells: int = 20_000,
+    numbers: Numbers = Numbers.MPMATH,
 ) -> Enclosure:
     """Enclose the worst case of one coordinate.
 
@@ -146,11 +151,12 @@ def enclose(
         gradient_bound: `G`; beyond the largest finite binary32 it means every finite gradient.
         relative_gap: stop where the upper end is at most this share, and a little rounding, above the lower.
         max_cells: stop after bounding about that many cells.
+        numbers: what the intervals are made of.
 
     Raises:
-        UnsupportedError: a moment is not such a number.
+        UnsupportedError: a moment is not such a number, or a package that the numbers need is missing.
     """
-    deviation = Deviation(model, options, scalars, m, v, m_hat, v_hat)
+    deviation = Deviation(model, options, scalars, m, v, m_hat, v_hat, numbers=numbers)
     guess = real_deviation(model, options, scalars, m, v, m_hat, v_hat)
     scale, bound = scale_of(model, scalars, v, v_hat), _last_gradient(gradient_bound)
     ends = first_ends(scale, bound)

@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import final
 
-from guarded_moments.oracle.intervals.mpf import UnboundedError
+from guarded_moments.oracle.intervals.protocol import UnboundedError
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import BINARY32
 

@@ -1,8 +1,9 @@
 """Real intervals with mpmath's raw floating-point numbers as ends.
 
-Claimed: each function's result contains every result of the real operation on members of its operands.
+Claimed: each function's result contains every result of the real operation on members of its operands, `rounded` every
+result of rounding one, and `error` bounds every distance.
 
-Trusted: `mpf_add`, `mpf_sub`, `mpf_mul`, `mpf_div`, `mpf_sqrt` and `mpf_pos` of mpmath's `libmp` round as directed.
+Trusted: `rounding`; `mpf_add`, `mpf_sub`, `mpf_mul`, `mpf_div`, `mpf_sqrt` and `mpf_pos` of mpmath's `libmp` round as directed.
 For a sum that holds only when both operands have at most `PRECISION` bits (beside a longer one, a far smaller operand
 counts as infinitesimal), and every end made here has.  The tests compare them with fractions.
 
@@ -17,7 +18,9 @@ from fractions import Fraction
 
 from mpmath import libmp
 
-from guarded_moments.reference.floats import round_down, round_up
+from guarded_moments.oracle.intervals.protocol import UnboundedError
+from guarded_moments.oracle.intervals.rounding import Rounding
+from guarded_moments.reference.floats import BINARY32, round_down, round_up
 
 #: A raw mpmath number: sign, odd mantissa, exponent, bits of the mantissa; zero is (0, 0, 0, 0).
 Mpf = tuple[int, int, int, int]
@@ -44,10 +47,6 @@ ZERO: Mpf = (0, 0, 0, 0)
 _DOWN, _UP, _NEAREST = "f", "c", "n"
 
 
-class UnboundedError(ArithmeticError):
-    """A binary32 operation may overflow, or divide by zero, somewhere in a cell."""
-
-
 def from_float(value: float) -> Mpf:
     """The number that a finite float is, exactly."""
     numerator, denominator = value.as_integer_ratio()
@@ -58,6 +57,11 @@ def to_fraction(x: Mpf) -> Fraction:
     """The number, exactly."""
     numerator, denominator = _to_rational(x)
     return Fraction(int(numerator), int(denominator))  # mpmath may hold the integers of another library
+
+
+def from_ends(low: float, high: float) -> Interval:
+    """The interval from one finite float to another, each with at most `PRECISION` significant bits."""
+    return from_float(low), from_float(high)
 
 
 def thin(value: float) -> Interval:
@@ -164,21 +168,86 @@ def sub_down(x: Mpf, y: Mpf) -> Mpf:
     return _sub(x, y, PRECISION, _DOWN)
 
 
-def nearest(x: Mpf, precision: int) -> Mpf:
-    """`x` rounded to nearest, ties to even, at that many bits."""
-    return _round(x, precision, _NEAREST)
+def is_positive(a: Interval) -> bool:
+    """Whether `a > 0`."""
+    low, _ = a
+    return not low[0] and bool(low[1])
 
 
-def exceeds(x: Mpf, y: Mpf) -> bool:
-    """Whether `x > y`."""
-    return _less(y, x)
+def is_negative(a: Interval) -> bool:
+    """Whether `a < 0`."""
+    _, high = a
+    return bool(high[0])
 
 
-def float_down(x: Mpf) -> float:
-    """The largest binary64 of at most `x`."""
-    return round_down(to_fraction(x))
+def is_less(a: Interval, b: Interval) -> bool:
+    """Whether `a < b`."""
+    return _less(a[1], b[0])
 
 
-def float_up(x: Mpf) -> float:
-    """The smallest binary64 of at least `x`."""
-    return round_up(to_fraction(x))
+def is_at_most(a: Interval, b: Interval) -> bool:
+    """Whether `a <= b`."""
+    return not _less(b[0], a[1])
+
+
+def magnitudes(a: Interval) -> tuple[float, float]:
+    """The smallest and the largest absolute value in `a`, rounded outwards to binary64."""
+    return round_down(to_fraction(mignitude(a))), round_up(to_fraction(magnitude(a)))
+
+
+def error(x: Mpf, rounding: Rounding) -> Mpf:
+    """At least the error of rounding any number of magnitude at most `x >= 0`; zero stays zero."""
+    _, mantissa, exponent, bits = x
+    if not mantissa:
+        return ZERO
+    if rounding.may_be_subnormal and _is_tiny(x):
+        return _HALF_SUBNORMAL
+    unit = (0, mantissa, exponent - BINARY32.precision, bits)
+    return unit if rounding.units == 1 else _mul(unit, from_float(rounding.units), PRECISION, _UP)
+
+
+def rounded(a: Interval, rounding: Rounding) -> Interval:
+    """All results of rounding a member of `a`.
+
+    Raises:
+        UnboundedError: a member is beyond the largest finite value, so that its rounding may be infinite.
+    """
+    low, high = a
+    if low[2] + low[3] > BINARY32.largest_exponent and _less(low, _LARGEST_NEGATIVE):
+        raise UnboundedError
+    if high[2] + high[3] > BINARY32.largest_exponent and _less(_LARGEST, high):
+        raise UnboundedError
+    if rounding.units > 1:
+        return sub_down(low, error(low, rounding)), add_up(high, error(high, rounding))
+    least, most = _nearest(low), _nearest(high)
+    if rounding.may_be_subnormal:
+        # Below the normal range the grid is coarser than that.
+        if _is_tiny(low):
+            least = sub_down(low, _HALF_SUBNORMAL)
+            least = least if low[0] else larger(least, ZERO)
+        if _is_tiny(high):
+            most = add_up(high, _HALF_SUBNORMAL)
+            most = smaller(most, ZERO) if high[0] else most
+    return least, most
+
+
+def with_errors(difference: Interval, one: Interval, other: Interval, rounding: Rounding) -> Interval:
+    """`difference`, plus the errors of rounding a member of `one` and a member of `other`."""
+    low, high = difference
+    errors = add_up(error(magnitude(one), rounding), error(magnitude(other), rounding))
+    return sub_down(low, errors), add_up(high, errors)
+
+
+def _nearest(x: Mpf) -> Mpf:
+    """`x` rounded to nearest, ties to even, at the bits of a normal binary32."""
+    return _round(x, BINARY32.precision, _NEAREST)
+
+
+def _is_tiny(x: Mpf) -> bool:
+    """Whether `0 < |x| < 2**-126`."""
+    return bool(x[1]) and x[2] + x[3] < 2 - BINARY32.largest_exponent
+
+
+_LARGEST = from_float(float(BINARY32.largest))
+_LARGEST_NEGATIVE = from_float(-float(BINARY32.largest))
+_HALF_SUBNORMAL = from_float(float(BINARY32.half_smallest_subnormal))

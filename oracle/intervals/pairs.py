@@ -11,168 +11,166 @@ and then adds both roundings.  Where a rule divides, its result is cut to what t
 Where an operand's difference is None, both trajectories hold the same float; an operation on such operands is one
 computation, rounded once, and its difference is None again.
 
-Claimed: the enclosures hold for every op model built from these operations.  Trusted: `mpf`, `rounding`.
+Claimed: the enclosures hold for every op model built from these operations.  Trusted: the intervals' operations.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import Generic, NamedTuple, final
 
-from guarded_moments.oracle.intervals import mpf
-from guarded_moments.oracle.intervals.mpf import Interval, UnboundedError
-from guarded_moments.oracle.intervals.rounding import Rounding, error, rounded
+from guarded_moments.oracle.intervals.protocol import Intervals, T, UnboundedError
+from guarded_moments.oracle.intervals.rounding import Rounding
 
 
-class Pair(NamedTuple):
+class Pair(NamedTuple, Generic[T]):
     """One quantity of both trajectories."""
 
-    native: Interval
-    recovered: Interval
-    difference: Interval | None  #: recovered minus native; None: the same float in both
+    native: T
+    recovered: T
+    difference: T | None  #: recovered minus native; None: the same float in both
 
 
-def pair_of(native: float, recovered: float) -> Pair:
-    """Two binary32 numbers, exactly."""
-    one, other = mpf.thin(native), mpf.thin(recovered)
-    return Pair(one, other, None if native == recovered else mpf.sub(other, one))
-
-
-def shared(interval: Interval) -> Pair:
+def shared(interval: T) -> Pair[T]:
     """One unknown binary32 number of `interval`, the same in both trajectories."""
     return Pair(interval, interval, None)
 
 
 @final
-class PairArithmetic:
-    """Rounded binary32 operations on pairs.
+class PairArithmetic(Generic[T]):
+    """Rounded binary32 operations on pairs of intervals.
 
-    Each method raises `UnboundedError` where a member may overflow, or a divisor may be zero.
+    Each method of `Arithmetic` raises `UnboundedError` where a member may overflow, or a divisor may be zero.
     """
 
-    def constant(self, value: float) -> Pair:
+    def __init__(self, intervals: Intervals[T]) -> None:
+        """Fix what the pairs are made of."""
+        self._intervals = intervals
+        self._one = self.constant(1.0)
+
+    def pair_of(self, native: float, recovered: float) -> Pair[T]:
+        """Two binary32 numbers, exactly."""
+        one, other = self._intervals.thin(native), self._intervals.thin(recovered)
+        return Pair(one, other, None if native == recovered else self._intervals.sub(other, one))
+
+    def constant(self, value: float) -> Pair[T]:
         """A scalar of the kernel, shared."""
-        return shared(mpf.thin(value))
+        return shared(self._intervals.thin(value))
 
-    def add(self, a: Pair, b: Pair) -> Pair:
+    def add(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
         """`a + b`."""
-        return _sum(a, b, Rounding.SUM)
+        return self._sum(a, b, Rounding.SUM)
 
-    def sub(self, a: Pair, b: Pair) -> Pair:
+    def sub(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
         """`a - b`."""
-        return _sum(a, self.negate(b), Rounding.SUM)
+        return self._sum(a, self.negate(b), Rounding.SUM)
 
-    def mul(self, a: Pair, b: Pair) -> Pair:
+    def mul(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
         """`a * b`."""
-        return _round(_product(a, b), Rounding.PRODUCT)
+        return self._round(self._product(a, b), Rounding.PRODUCT)
 
-    def product(self, a: Pair, b: Pair) -> Pair:
+    def product(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
         """`a * b`, not rounded."""
-        return _product(a, b)
+        return self._product(a, b)
 
-    def fma(self, a: Pair, b: Pair, c: Pair) -> Pair:
+    def fma(self, a: Pair[T], b: Pair[T], c: Pair[T]) -> Pair[T]:
         """`a * b + c`, rounded once; with one object for `b` and `c` it is `(a + 1) * b`, which varies less."""
         if b is c:
-            return _round(_product(_exact_sum(a, _ONE), b), Rounding.PRODUCT)
-        return _sum(_product(a, b), c, Rounding.PRODUCT)
+            return self._round(self._product(self._exact_sum(a, self._one), b), Rounding.PRODUCT)
+        return self._sum(self._product(a, b), c, Rounding.PRODUCT)
 
-    def div(self, a: Pair, b: Pair) -> Pair:
+    def div(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
         """`a / b` for `b` of one sign."""
-        if b.native[1][0]:
+        if self._intervals.is_negative(b.native):
             a, b = self.negate(a), self.negate(b)
-        native = mpf.div(a.native, b.native)
+        native = self._intervals.div(a.native, b.native)
         if a.difference is None and b.difference is None:
-            return _round(shared(native), Rounding.PRODUCT)
-        recovered = mpf.div(a.recovered, b.recovered)
+            return self._round(shared(native), Rounding.PRODUCT)
+        recovered = self._intervals.div(a.recovered, b.recovered)
         change = a.difference
         if b.difference is not None:
-            pull = mpf.mul(native, b.difference)
-            change = mpf.negate(pull) if change is None else mpf.sub(change, pull)
+            pull = self._intervals.mul(native, b.difference)
+            change = self._intervals.negate(pull) if change is None else self._intervals.sub(change, pull)
         difference = None
         if change is not None:
-            difference = mpf.intersect(mpf.div(change, b.recovered), mpf.sub(recovered, native))
-        return _round(Pair(native, recovered, difference), Rounding.PRODUCT)
+            difference = self._intervals.intersect(
+                self._intervals.div(change, b.recovered), self._intervals.sub(recovered, native)
+            )
+        return self._round(Pair(native, recovered, difference), Rounding.PRODUCT)
 
-    def sqrt(self, a: Pair) -> Pair:
+    def sqrt(self, a: Pair[T]) -> Pair[T]:
         """The correctly rounded root of `a >= 0`."""
-        return _root(a, Rounding.SUM)
+        return self._root(a, Rounding.SUM)
 
-    def platform_sqrt(self, a: Pair) -> Pair:
+    def platform_sqrt(self, a: Pair[T]) -> Pair[T]:
         """Any root within one unit in the last place of the correctly rounded one."""
-        return _root(a, Rounding.PLATFORM_ROOT)
+        return self._root(a, Rounding.PLATFORM_ROOT)
 
-    def negate(self, a: Pair) -> Pair:
+    def negate(self, a: Pair[T]) -> Pair[T]:
         """`-a`; exact."""
-        native = mpf.negate(a.native)
+        native = self._intervals.negate(a.native)
         if a.difference is None:
             return shared(native)
-        return Pair(native, mpf.negate(a.recovered), mpf.negate(a.difference))
+        return Pair(native, self._intervals.negate(a.recovered), self._intervals.negate(a.difference))
 
-    def select_less(self, a: Pair, b: Pair, if_less: Pair, otherwise: Pair) -> Pair:
+    def select_less(self, a: Pair[T], b: Pair[T], if_less: Pair[T], otherwise: Pair[T]) -> Pair[T]:
         """`if_less` where `a < b`; only where both trajectories decide alike over the whole cell.
 
         Raises:
             UnboundedError: they do not.
         """
-        if mpf.exceeds(b.native[0], a.native[1]) and mpf.exceeds(b.recovered[0], a.recovered[1]):
+        if self._intervals.is_less(a.native, b.native) and self._intervals.is_less(a.recovered, b.recovered):
             return if_less
-        if mpf.exceeds(b.native[1], a.native[0]) or mpf.exceeds(b.recovered[1], a.recovered[0]):
-            raise UnboundedError
-        return otherwise
+        if self._intervals.is_at_most(b.native, a.native) and self._intervals.is_at_most(b.recovered, a.recovered):
+            return otherwise
+        raise UnboundedError
 
-    def select_nan(self, a: Pair, if_nan: Pair, otherwise: Pair) -> Pair:  # noqa: ARG002 - the protocol's signature
+    def select_nan(self, a: Pair[T], if_nan: Pair[T], otherwise: Pair[T]) -> Pair[T]:  # noqa: ARG002 - the protocol's signature
         """`otherwise`: no member is NaN."""
         return otherwise
 
+    def _sum(self, a: Pair[T], b: Pair[T], rounding: Rounding) -> Pair[T]:
+        return self._round(self._exact_sum(a, b), rounding)
 
-_ONE = shared(mpf.thin(1.0))
+    def _exact_sum(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
+        native = self._intervals.add(a.native, b.native)
+        if a.difference is None and b.difference is None:
+            return shared(native)
+        if a.difference is None or b.difference is None:
+            difference = b.difference if a.difference is None else a.difference
+        else:
+            difference = self._intervals.add(a.difference, b.difference)
+        return Pair(native, self._intervals.add(a.recovered, b.recovered), difference)
 
+    def _product(self, a: Pair[T], b: Pair[T]) -> Pair[T]:
+        native = self._intervals.mul(a.native, b.native)
+        if a.difference is None and b.difference is None:
+            return shared(native)
+        recovered = self._intervals.mul(a.recovered, b.recovered)
+        if a.difference is None:
+            return Pair(
+                native, recovered, None if b.difference is None else self._intervals.mul(a.native, b.difference)
+            )
+        difference = self._intervals.mul(a.difference, b.recovered)
+        if b.difference is not None:
+            difference = self._intervals.add(difference, self._intervals.mul(a.native, b.difference))
+        return Pair(native, recovered, difference)
 
-def _sum(a: Pair, b: Pair, rounding: Rounding) -> Pair:
-    return _round(_exact_sum(a, b), rounding)
+    def _root(self, a: Pair[T], rounding: Rounding) -> Pair[T]:
+        native = self._intervals.sqrt(a.native)
+        if a.difference is None:
+            return self._round(shared(native), rounding)
+        recovered = self._intervals.sqrt(a.recovered)
+        both = self._intervals.add(native, recovered)
+        # Where both may be zero the rule would divide by zero, and what the two roots allow is all that is known.
+        difference = self._intervals.sub(recovered, native)
+        if self._intervals.is_positive(both):
+            difference = self._intervals.intersect(difference, self._intervals.div(a.difference, both))
+        return self._round(Pair(native, recovered, difference), rounding)
 
-
-def _exact_sum(a: Pair, b: Pair) -> Pair:
-    native = mpf.add(a.native, b.native)
-    if a.difference is None and b.difference is None:
-        return shared(native)
-    if a.difference is None or b.difference is None:
-        difference = b.difference if a.difference is None else a.difference
-    else:
-        difference = mpf.add(a.difference, b.difference)
-    return Pair(native, mpf.add(a.recovered, b.recovered), difference)
-
-
-def _product(a: Pair, b: Pair) -> Pair:
-    native = mpf.mul(a.native, b.native)
-    if a.difference is None and b.difference is None:
-        return shared(native)
-    recovered = mpf.mul(a.recovered, b.recovered)
-    if a.difference is None:
-        return Pair(native, recovered, None if b.difference is None else mpf.mul(a.native, b.difference))
-    difference = mpf.mul(a.difference, b.recovered)
-    if b.difference is not None:
-        difference = mpf.add(difference, mpf.mul(a.native, b.difference))
-    return Pair(native, recovered, difference)
-
-
-def _root(a: Pair, rounding: Rounding) -> Pair:
-    native = mpf.sqrt(a.native)
-    if a.difference is None:
-        return _round(shared(native), rounding)
-    recovered = mpf.sqrt(a.recovered)
-    both = mpf.add(native, recovered)
-    # Where both may be zero the rule would divide by zero, and what the two roots allow is all that is known.
-    difference = mpf.sub(recovered, native)
-    if both[0][1]:
-        difference = mpf.intersect(difference, mpf.div(a.difference, both))
-    return _round(Pair(native, recovered, difference), rounding)
-
-
-def _round(exact: Pair, rounding: Rounding) -> Pair:
-    native = rounded(exact.native, rounding)
-    if exact.difference is None:
-        return shared(native)
-    recovered = rounded(exact.recovered, rounding)
-    low, high = exact.difference
-    errors = mpf.add_up(error(mpf.magnitude(exact.native), rounding), error(mpf.magnitude(exact.recovered), rounding))
-    return Pair(native, recovered, (mpf.sub_down(low, errors), mpf.add_up(high, errors)))
+    def _round(self, exact: Pair[T], rounding: Rounding) -> Pair[T]:
+        native = self._intervals.rounded(exact.native, rounding)
+        if exact.difference is None:
+            return shared(native)
+        recovered = self._intervals.rounded(exact.recovered, rounding)
+        difference = self._intervals.with_errors(exact.difference, exact.native, exact.recovered, rounding)
+        return Pair(native, recovered, difference)

@@ -1,15 +1,17 @@
-"""The interval oracle: its operations against fractions, its cells against gradients, itself against the search."""
+"""The interval oracle: operations of both numbers against fractions, cells against gradients, itself against others."""
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import flint
 import numpy as np
 import pytest
 import torch
@@ -22,17 +24,18 @@ from guarded_moments.oracle.intervals import (
     Deviation,
     Enclosure,
     FractionBinary32,
+    Numbers,
     Pair,
     PairArithmetic,
     UnboundedError,
+    balls,
     enclose,
     enclosure,
     mpf,
-    pair_of,
-    rounding,
 )
 from guarded_moments.oracle.intervals.exact import round_to_nearest
-from guarded_moments.oracle.intervals.mpf import Interval
+from guarded_moments.oracle.intervals.pairs import shared
+from guarded_moments.oracle.intervals.protocol import Intervals
 from guarded_moments.oracle.intervals.rounding import Rounding
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Verdict, decide
@@ -50,7 +53,9 @@ from guarded_moments.reference.op_models import OpModel, SquareRoot
 LR = 1e-3
 #: The enclosures that are compared stay open by this share, and hold for this many coordinates of each setting.
 GAP, COUNT = 0.01, 4
-EXACT, PAIRS = FractionBinary32(), PairArithmetic()
+EXACT = FractionBinary32()
+MPMATH: Intervals[mpf.Interval] = mpf
+ARB: Intervals[flint.arb] = balls
 FINITE = binary32(finite=True)
 
 
@@ -141,75 +146,186 @@ def coordinate(rng: np.random.Generator) -> Coordinate:
 # What is certain of single operations.
 
 
+@pytest.fixture(params=[MPMATH, ARB], ids=["mpmath", "arb"], scope="module")
+def intervals(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - of two types
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def pair_operations(intervals: Intervals[Any]) -> PairArithmetic[Any]:
+    return PairArithmetic(intervals)
+
+
+class Between(NamedTuple):
+    """Two binary32 ends, and a number between."""
+
+    low: float
+    high: float
+    member: Fraction
+
+
 @st.composite
-def members(draw: st.DrawFn, *, positive: bool = False) -> tuple[Interval, Fraction]:
-    """An interval with binary32 ends, thin now and then, and one of its members."""
+def members(draw: st.DrawFn, *, positive: bool = False) -> Between:
+    """An interval with binary32 ends, thin or narrow now and then, and one of its members."""
     values = binary32(signs=False, finite=True, zero=False) if positive else FINITE
-    low, high = sorted((draw(values), draw(values)))
-    if draw(st.booleans()):
+    low, high = draw(values), draw(values)
+    kind = draw(st.sampled_from(["thin", "narrow", "wide"]))
+    if kind == "thin":
         high = low
+    elif kind == "narrow":  # within a few binades, where a ball still knows the sign
+        high = math.copysign(from_bits(min(bits_of(abs(low)) + draw(st.integers(1, 2**25)), 0x7F7FFFFF)), low)
+    low, high = sorted((low, high))
     share = draw(st.fractions(0, 1, max_denominator=2**30))
-    member = Fraction(low) + share * (Fraction(high) - Fraction(low))
-    return (mpf.from_float(low), mpf.from_float(high)), member
+    return Between(low, high, Fraction(low) + share * (Fraction(high) - Fraction(low)))
 
 
-def holds(interval: Interval, x: Fraction) -> bool:
-    return mpf.to_fraction(interval[0]) <= x <= mpf.to_fraction(interval[1])
+def ends(interval: Any) -> tuple[Any, Any]:  # noqa: ANN401 - of two types; the ends may be infinite
+    """The least and the largest member, exactly."""
+    if not isinstance(interval, flint.arb):
+        return mpf.to_fraction(interval[0]), mpf.to_fraction(interval[1])
+    if not interval.is_finite():
+        return -math.inf, math.inf
+    middle, radius = (Fraction(int(x.p), int(x.q)) for x in (interval.mid().fmpq(), interval.rad().fmpq()))
+    return middle - radius, middle + radius
+
+
+def holds(interval: Any, x: Fraction) -> bool:  # noqa: ANN401 - of two types
+    low, high = ends(interval)
+    return bool(low <= x <= high)
 
 
 @given(members(), members())
-def test_interval_operations_enclose_the_results_of_members(
-    a: tuple[Interval, Fraction], b: tuple[Interval, Fraction]
-) -> None:
-    (one, x), (other, y) = a, b
-    assert holds(mpf.add(one, other), x + y)
-    assert holds(mpf.sub(one, other), x - y)
-    assert holds(mpf.mul(one, other), x * y)
-    assert holds(mpf.negate(one), -x)
-    assert mpf.to_fraction(mpf.mignitude(one)) <= abs(x) <= mpf.to_fraction(mpf.magnitude(one))
+def test_interval_operations_enclose_the_results_of_members(intervals: Intervals[Any], a: Between, b: Between) -> None:
+    one, other = intervals.from_ends(a.low, a.high), intervals.from_ends(b.low, b.high)
+    x, y = a.member, b.member
+    assert holds(one, x)
+    assert holds(intervals.thin(a.low), Fraction(a.low))
+    assert holds(intervals.add(one, other), x + y)
+    assert holds(intervals.sub(one, other), x - y)
+    assert holds(intervals.mul(one, other), x * y)
+    assert holds(intervals.negate(one), -x)
+    assert holds(intervals.intersect(one, intervals.add(one, intervals.sub(other, other))), x)
+    least, most = intervals.magnitudes(one)
+    assert 0 <= least <= abs(x) <= most
     # Ends as long as they get: the rounded results of an operation are operands of the next.
-    assert holds(mpf.add(mpf.mul(one, other), one), x * y + x)
+    long = intervals.mul(one, other)
+    assert holds(intervals.add(long, one), x * y + x)
+    assert holds(intervals.mul(long, intervals.sub(one, other)), x * y * (x - y))
+
+
+@given(members(), members())
+def test_comparisons_are_true_only_where_they_hold_of_all_members(
+    intervals: Intervals[Any], a: Between, b: Between
+) -> None:
+    one, other = intervals.from_ends(a.low, a.high), intervals.from_ends(b.low, b.high)
+    assert not intervals.is_less(one, other) or a.high < b.low
+    assert not intervals.is_at_most(one, other) or a.high <= b.low
+    assert not intervals.is_positive(one) or a.low > 0
+    assert not intervals.is_negative(one) or a.high < 0
+    low, high = intervals.thin(a.low), intervals.thin(a.high)  # of single numbers they are also true
+    assert intervals.is_less(low, high) == (a.low < a.high)
+    assert intervals.is_at_most(high, low) == (a.high <= a.low)
+    assert (intervals.is_positive(low), intervals.is_negative(low)) == (a.low > 0, a.low < 0)
 
 
 @given(members(), members(positive=True))
 def test_interval_quotients_and_roots_enclose_the_results_of_members(
-    a: tuple[Interval, Fraction], b: tuple[Interval, Fraction]
+    intervals: Intervals[Any], a: Between, b: Between
 ) -> None:
-    (one, x), (other, y) = a, b
-    assert holds(mpf.div(one, other), x / y)
-    least, most = map(mpf.to_fraction, mpf.sqrt(other))
-    assert least**2 <= y <= most**2
+    one, other = intervals.from_ends(a.low, a.high), intervals.from_ends(b.low, b.high)
+    least, most = ends(intervals.sqrt(other))
+    assert max(least, 0) ** 2 <= b.member <= most**2
     with pytest.raises(UnboundedError):
-        mpf.div(one, mpf.negate(other))
+        intervals.div(one, intervals.negate(other))
+    if intervals.is_positive(other):
+        assert holds(intervals.div(one, other), a.member / b.member)
+    else:  # a ball has 30 bits for its radius, and around ends this far apart it reaches below zero
+        assert intervals is ARB
+        assert b.high > 2**25 * b.low
 
 
+@given(members(positive=True), st.fractions(0, 1, max_denominator=2**30))
+def test_roots_know_that_nothing_is_negative(intervals: Intervals[Any], a: Between, share: Fraction) -> None:
+    least, most = ends(intervals.sqrt(intervals.from_ends(0.0, a.high)))
+    assert max(least, 0) == 0
+    assert most**2 >= Fraction(a.high) >= share * Fraction(a.high)
+
+
+@pytest.mark.parametrize("kind", list(Rounding))
 @given(members(), st.integers(0, 300))
-def test_rounding_a_product_encloses_the_rounded_members(a: tuple[Interval, Fraction], halvings: int) -> None:
-    interval, x = a
-    interval, x = (
-        mpf.mul(interval, mpf.thin(2.0**-halvings)),
-        x / 2**halvings,
-    )  # exact, below the smallest binary32
-    assert holds(rounding.rounded(interval, Rounding.PRODUCT), round_to_nearest(x))
-    error = mpf.to_fraction(rounding.error(mpf.magnitude(interval), Rounding.PRODUCT))
-    assert abs(round_to_nearest(x) - x) <= error
+def test_rounding_encloses_the_rounded_members(
+    intervals: Intervals[Any], kind: Rounding, a: Between, halvings: int
+) -> None:
+    interval, x = intervals.from_ends(a.low, a.high), a.member
+    if kind is Rounding.PRODUCT:  # also below the smallest binary32
+        interval, x = intervals.mul(interval, intervals.thin(2.0**-halvings)), x / 2**halvings
+    else:  # a sum of binary32 values is a multiple of the smallest, and a root is not subnormal at all
+        x = round(x / BINARY32.smallest_subnormal) * BINARY32.smallest_subnormal
+    try:
+        result = intervals.rounded(interval, kind)
+    except UnboundedError:  # the ball of everything up to the largest number reaches beyond it
+        assert intervals is ARB
+        assert max(abs(a.low), abs(a.high)) > 0.999 * float(BINARY32.largest)
+        return
+    zero = intervals.thin(0.0)
+    least, most = intervals.thin(a.low), intervals.thin(a.high)
+    for rounded in neighbours(round_to_nearest(x)) if kind is Rounding.PLATFORM_ROOT else [round_to_nearest(x)]:
+        assert holds(result, rounded)
+        assert holds(intervals.with_errors(zero, interval, zero, kind), rounded - x)
+        assert holds(intervals.with_errors(least, zero, interval, kind), Fraction(a.low) + rounded - x)
+        assert holds(intervals.with_errors(most, interval, interval, kind), Fraction(a.high) + 2 * (rounded - x))
 
 
-@given(members())
-def test_rounding_a_sum_encloses_the_rounded_members(a: tuple[Interval, Fraction]) -> None:
-    interval, x = a
-    x = round(x / BINARY32.smallest_subnormal) * BINARY32.smallest_subnormal  # as every sum of binary32 values is
-    assert holds(rounding.rounded(interval, Rounding.SUM), round_to_nearest(x))
-    error = mpf.to_fraction(rounding.error(mpf.magnitude(interval), Rounding.SUM))
-    assert abs(round_to_nearest(x) - x) <= error
+def test_beyond_the_largest_binary32_nothing_is_rounded(intervals: Intervals[Any]) -> None:
+    largest = float(BINARY32.largest)
+    for kind in Rounding:
+        assert holds(intervals.rounded(intervals.thin(-largest), kind), -BINARY32.largest)
+        for beyond in (math.nextafter(largest, math.inf), -(2.0**128), 1e300):
+            with pytest.raises(UnboundedError):
+                intervals.rounded(intervals.thin(beyond), kind)
+
+
+def test_a_ball_that_says_nothing_bounds_nothing() -> None:
+    for nothing in (flint.arb.nan(), flint.arb.pos_inf(), flint.arb(0, math.inf)):
+        assert ARB.magnitudes(nothing) == (0.0, math.inf)
+        for unbounded in (
+            lambda: ARB.rounded(nothing, Rounding.SUM),
+            lambda: ARB.div(ARB.thin(1.0), ARB.sub(nothing, nothing)),
+        ):  # noqa: B023 - run at once
+            with pytest.raises(UnboundedError):
+                unbounded()
+
+
+@given(members(), members(), st.integers(2, 64))
+def test_balls_enclose_at_whatever_precision_someone_has_set(a: Between, b: Between, precision: int) -> None:
+    with flint.ctx.workprec(precision):
+        one, other = ARB.from_ends(a.low, a.high), ARB.from_ends(b.low, b.high)
+        results = [ARB.thin(a.low), ARB.mul(one, other), ARB.add(one, other)]
+        least, most = ARB.magnitudes(one)
+    exact = [Fraction(a.low), a.member * b.member, a.member + b.member]
+    assert all(map(holds, results, exact))
+    assert least <= abs(a.member) <= most
 
 
 class Members(NamedTuple):
-    """A pair, and a native and a recovered member of it."""
+    """What a pair is built from, and a native and a recovered member of it."""
 
-    pair: Pair
+    native_ends: tuple[float, float]
+    recovered_ends: tuple[float, float]
     native: Fraction
     recovered: Fraction
+    are_one: bool = False
+    further: tuple[float, float] = (0.0, 0.0)  #: how much wider the difference is than the two members' own
+
+    def pair(self, intervals: Intervals[Any]) -> Pair[Any]:
+        """A pair of such intervals."""
+        native, recovered = intervals.from_ends(*self.native_ends), intervals.from_ends(*self.recovered_ends)
+        if self.are_one:
+            return shared(native)
+        difference = intervals.sub(intervals.thin(float(self.recovered)), intervals.thin(float(self.native)))
+        if self.further != (0.0, 0.0):
+            difference = intervals.add(difference, intervals.from_ends(*self.further))
+        return Pair(native, recovered, difference)
 
 
 @st.composite
@@ -220,25 +336,22 @@ def pairs(draw: st.DrawFn, least: float = -math.inf) -> Members:
     neighbour = from_bits(min(bits_of(native) ^ draw(st.integers(0, 7)), bits_of(math.copysign(2.0**127, native))))
     recovered = draw(st.one_of(values, st.just(neighbour if abs(neighbour) >= least else native)))
 
-    def around(low: Fraction, high: Fraction) -> Interval:
-        low, high = min(low, Fraction(draw(values))), max(high, Fraction(draw(values)))
-        return mpf.from_float(float(low)), mpf.from_float(float(high))
+    def around(member: float) -> tuple[float, float]:
+        low, _, high = sorted((member, draw(values), draw(values)))
+        return min(low, member), max(high, member)
 
+    one, other = Fraction(native), Fraction(recovered)
     kind = draw(st.sampled_from(["thin", "shared", "wide"]))
     if kind == "thin":
-        return Members(pair_of(native, recovered), Fraction(native), Fraction(recovered))
+        return Members((native, native), (recovered, recovered), one, other, native == recovered)
     if kind == "shared":
-        interval = around(Fraction(native), Fraction(native))
-        return Members(Pair(interval, interval, None), Fraction(native), Fraction(native))
-    one, other = Fraction(native), Fraction(recovered)
-    difference = mpf.sub(mpf.thin(recovered), mpf.thin(native))
-    if draw(st.booleans()):
-        far = mpf.thin(draw(FINITE))
-        difference = mpf.smaller(difference[0], far[0]), mpf.larger(difference[1], far[1])
-    return Members(Pair(around(one, one), around(other, other), difference), one, other)
+        both = around(native)
+        return Members(both, both, one, one, are_one=True)
+    further = draw(FINITE) if draw(st.booleans()) else 0.0
+    return Members(around(native), around(recovered), one, other, further=(min(further, 0.0), max(further, 0.0)))
 
 
-def assert_encloses(pair: Pair, native: Fraction, recovered: Fraction) -> None:
+def assert_encloses(pair: Pair[Any], native: Fraction, recovered: Fraction) -> None:
     assert holds(pair.native, native)
     assert holds(pair.recovered, recovered)
     if pair.difference is None:
@@ -250,11 +363,14 @@ def assert_encloses(pair: Pair, native: Fraction, recovered: Fraction) -> None:
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma", "product"])
 @given(operands=st.tuples(pairs(), pairs(), pairs()))
 def test_sums_and_products_of_pairs_enclose_both_trajectories(
-    name: str, operands: tuple[Members, Members, Members]
+    intervals: Intervals[Any],
+    pair_operations: PairArithmetic[Any],
+    name: str,
+    operands: tuple[Members, Members, Members],
 ) -> None:
     chosen = operands if name == "fma" else operands[:2]
     try:
-        result: Pair = getattr(PAIRS, name)(*(operand.pair for operand in chosen))
+        result = getattr(pair_operations, name)(*(operand.pair(intervals) for operand in chosen))
     except UnboundedError:
         reject()
     exact = getattr(EXACT, name)
@@ -263,9 +379,12 @@ def test_sums_and_products_of_pairs_enclose_both_trajectories(
 
 
 @given(pairs(), pairs())
-def test_a_fused_product_knows_its_own_factor(a: Members, b: Members) -> None:
+def test_a_fused_product_knows_its_own_factor(
+    intervals: Intervals[Any], pair_operations: PairArithmetic[Any], a: Members, b: Members
+) -> None:
     try:
-        result = PAIRS.fma(a.pair, b.pair, b.pair)
+        factor = b.pair(intervals)
+        result = pair_operations.fma(a.pair(intervals), factor, factor)
     except UnboundedError:
         reject()
     native, recovered = EXACT.fma(a.native, b.native, b.native), EXACT.fma(a.recovered, b.recovered, b.recovered)
@@ -273,44 +392,50 @@ def test_a_fused_product_knows_its_own_factor(a: Members, b: Members) -> None:
 
 
 @given(pairs(), pairs(least=2.0**-149))
-def test_quotients_of_pairs_enclose_both_trajectories(a: Members, b: Members) -> None:
+def test_quotients_of_pairs_enclose_both_trajectories(
+    intervals: Intervals[Any], pair_operations: PairArithmetic[Any], a: Members, b: Members
+) -> None:
     try:
-        result = PAIRS.div(a.pair, b.pair)
+        result = pair_operations.div(a.pair(intervals), b.pair(intervals))
+        negated = pair_operations.div(a.pair(intervals), pair_operations.negate(b.pair(intervals)))
     except UnboundedError:
         reject()
     native, recovered = EXACT.div(a.native, b.native), EXACT.div(a.recovered, b.recovered)
     assert_encloses(result, native, recovered)
-    assert_encloses(PAIRS.div(a.pair, PAIRS.negate(b.pair)), -native, -recovered)
+    assert_encloses(negated, -native, -recovered)
 
 
 @given(pairs(least=0.0))
-def test_roots_of_pairs_enclose_both_trajectories(a: Members) -> None:
+def test_roots_of_pairs_enclose_both_trajectories(
+    intervals: Intervals[Any], pair_operations: PairArithmetic[Any], a: Members
+) -> None:
     native, recovered = EXACT.sqrt(a.native), EXACT.sqrt(a.recovered)
-    assert_encloses(PAIRS.sqrt(a.pair), native, recovered)
-    result = PAIRS.platform_sqrt(a.pair)
+    assert_encloses(pair_operations.sqrt(a.pair(intervals)), native, recovered)
+    result = pair_operations.platform_sqrt(a.pair(intervals))
     for first, second in product(neighbours(native), neighbours(recovered)):
         if a.native != a.recovered or first == second:
             assert_encloses(result, first, second)
 
 
 def neighbours(root: Fraction) -> list[Fraction]:
-    """The binary32 within one unit in the last place of a positive one; zero's root is zero."""
+    """The binary32 within one unit in the last place of another; zero's root is zero."""
     bits = bits_of(float(root))
-    return [Fraction(from_bits(bits + step)) for step in (-1, 0, 1)] if bits else [root]
+    return [Fraction(from_bits(bits + step)) for step in (-1, 0, 1)] if root else [root]
 
 
 @given(pairs(), pairs(), pairs(), pairs())
-def test_exact_operations_of_pairs(a: Members, b: Members, x: Members, y: Members) -> None:
-    assert_encloses(PAIRS.negate(a.pair), -a.native, -a.recovered)
-    assert PAIRS.select_nan(a.pair, x.pair, y.pair) == y.pair
+def test_exact_operations_of_pairs(
+    intervals: Intervals[Any], pair_operations: PairArithmetic[Any], a: Members, b: Members, x: Members, y: Members
+) -> None:
+    one, other, if_less, otherwise = (operand.pair(intervals) for operand in (a, b, x, y))
+    assert_encloses(pair_operations.negate(one), -a.native, -a.recovered)
+    assert pair_operations.select_nan(one, if_less, otherwise) is otherwise
     try:
-        chosen = PAIRS.select_less(a.pair, b.pair, x.pair, y.pair)
+        chosen = pair_operations.select_less(one, other, if_less, otherwise)
     except UnboundedError:
         return
-    less = chosen == x.pair
-    if x.pair != y.pair:
-        assert (a.native < b.native) == less
-        assert (a.recovered < b.recovered) == less
+    assert (a.native < b.native) == (chosen is if_less)
+    assert (a.recovered < b.recovered) == (chosen is if_less)
 
 
 @given(fractions(170), st.integers(-1, 1))
@@ -365,8 +490,11 @@ def test_every_gradient_of_a_cell_lies_within_its_enclosure(
         gradients = torch.from_numpy(within).view(torch.float32) * sign
         states = States(*(moment.expand(len(gradients)) for moment in state.states))
         deviations = tensor.trajectories.deviations(states, gradients)
-        least, most = deviation_of(tensor, state).over(from_bits(low) * sign, from_bits(high) * sign)
-        for at in (int(deviations.argmax()), int(deviations.argmin())):
+        cells = [
+            deviation_of(tensor, state, numbers).over(from_bits(low) * sign, from_bits(high) * sign)
+            for numbers in Numbers
+        ]
+        for (least, most), at in product(cells, (int(deviations.argmax()), int(deviations.argmin()))):
             deviation, g = float(deviations[at]), float(gradients[at])
             assert 0 <= least <= deviation <= most, described(tensor, state, g, deviation=deviation, cell=(least, most))
 
@@ -390,8 +518,8 @@ def test_a_single_gradient_gives_the_bits_of_torchs_arithmetic(
         compared["deviations with exact rationals"] += 1
 
 
-def deviation_of(tensor: Tensor, state: Coordinate) -> Deviation:
-    return Deviation(tensor.model, tensor.options, tensor.scalars, *state)
+def deviation_of(tensor: Tensor, state: Coordinate, numbers: Numbers = Numbers.MPMATH) -> Deviation:
+    return Deviation(tensor.model, tensor.options, tensor.scalars, *state, numbers=numbers)
 
 
 # Whether the oracles agree.
@@ -456,6 +584,27 @@ def test_both_oracles_agree_on_the_worst_case(tensor: Tensor, seed: int, budget:
     for found in findings(tensor.setting, seed, COUNT * budget):
         wrong = contradictions(found)
         assert not wrong, described(tensor, found.state, found.gradient, wrong=wrong, found=found)
+
+
+def test_both_numbers_enclose_the_same_worst_case(
+    tensor: Tensor, seed: int, budget: int, compared: Counter[str]
+) -> None:
+    for found in findings(tensor.setting, seed, COUNT * budget):
+        bound = tensor.constants.gradient_bound
+        arb = enclose(
+            tensor.model, tensor.options, tensor.scalars, *found.state, bound, relative_gap=GAP, numbers=Numbers.ARB
+        )
+        wrong = contradictions(found._replace(intervals=arb))
+        assert not wrong, described(tensor, found.state, found.gradient, wrong=wrong, found=found, arb=arb)
+        mpmath = found.intervals
+        assert max(mpmath.lower, arb.lower) <= min(mpmath.upper, arb.upper), described(
+            tensor, found.state, arb.gradient, mpmath=mpmath, arb=arb
+        )
+        # Neither is useless: one is as close as the other, but for the worst cell that each left open.
+        assert arb.upper <= (1 + 2 * GAP) * mpmath.upper, described(
+            tensor, found.state, arb.gradient, mpmath=mpmath, arb=arb
+        )
+        compared["enclosures by both numbers"] += 1
 
 
 @pytest.mark.parametrize("share", [0.8, 0.97, 1.03, 1.2])
@@ -561,3 +710,11 @@ def test_moments_that_are_none_are_refused(wrong: float) -> None:
 def test_the_platforms_root_has_no_exact_value() -> None:
     with pytest.raises(UnsupportedError, match="black box"):
         EXACT.platform_sqrt(Fraction(2))
+
+
+def test_without_python_flint_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "guarded_moments.oracle.intervals.balls")
+    monkeypatch.setitem(sys.modules, "flint", None)
+    tensor = tensor_of(ORDINARY)
+    with pytest.raises(UnsupportedError, match=re.escape("pip install 'guarded-moments[flint]'")):
+        enclose(tensor.model, tensor.options, tensor.scalars, *NATIVE, *RECOVERED, 1.0, numbers=Numbers.ARB)

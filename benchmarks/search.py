@@ -1,7 +1,11 @@
-"""What it costs to decide coordinates for every gradient: compiled, in torch, and by enumeration.  Run: make bench."""
+"""What it costs to decide coordinates for every gradient: compiled, in torch, by enumeration, certified.
+
+Run: make bench.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,21 +13,26 @@ import click
 import torch
 
 from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate
+from guarded_moments.oracle.intervals import Numbers
+from guarded_moments.oracle.intervals import enclose as enclose_certified
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Certainty, Verdict, decide
 from guarded_moments.oracle.worst_case.enclosure import enclose as enclose_compiled
 from guarded_moments.oracle.worst_case.supremum import worst_cases
 from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance, load_state_dict, parameters_of
+from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard
 from guarded_moments.reference.guard.exact import exact_guard, search
 from guarded_moments.reference.guard.search import States, enclose
 from guarded_moments.reference.implementations import implementation_for, platform_description
+from guarded_moments.reference.op_models import OpModel
 from timing import interleaved, table
 
 _GRADIENTS = 1 << 24
 _EXACTLY = 256  #: coordinates whose exact supremum is found
+_CERTIFIED = 16  #: coordinates enclosed by the interval oracle
 
 
 @click.command()
@@ -65,13 +74,31 @@ def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
         few = states.select(torch.randperm(len(m), generator=torch.Generator().manual_seed(0))[:_EXACTLY])
         found = worst_cases(constants, compiled, few)
         exact = {"exact supremum, compiled": lambda: worst_cases(constants, compiled, few)}  # noqa: B023 - as above
-        print("\n" + table(interleaved(exact, 1), len(few), "of each coordinate", "exact supremum, compiled"))  # noqa: T201 - as above
+        print("\n" + table(interleaved(exact, 1), len(few.m), "of each coordinate", "exact supremum, compiled"))  # noqa: T201 - as above
         known = int((found.certainty == Certainty.EXACT).sum())
-        print(f"{known} of {len(few)} exact; {int(found.enumerated.median()):,} gradients each, in the median")  # noqa: T201 - as above
+        print(f"{known} of {len(few.m)} exact; {int(found.enumerated.median()):,} gradients each, in the median")  # noqa: T201 - as above
+        certified = _certified(implementation.body, options, scalars, few, constants.gradient_bound)
+        base = f"certified enclosure to 1 %, {Numbers.ARB.value}"
+        print("\n" + table(interleaved(certified, rounds), _CERTIFIED, "of each coordinate", base))  # noqa: T201 - as above
         one = Coordinate(*(float(moment[0]) for moment in states))
         enumeration = {"every gradient, compiled": lambda: compiled.worst(one, 0x3A000000, _GRADIENTS)}  # noqa: B023 - as above
         print(_tightness(constants, trajectories, states))  # noqa: T201 - as above
         print("\n" + table(interleaved(enumeration, 1), _GRADIENTS, "of each gradient", "every gradient, compiled"))  # noqa: T201 - as above
+
+
+def _certified(
+    model: OpModel, options: StepOptions, scalars: Scalars[float], states: States, gradient_bound: float
+) -> dict[str, Callable[[], object]]:
+    """Enclosures of the same few coordinates by intervals of either numbers."""
+    coordinates = [Coordinate(*(float(moment[i]) for moment in states)) for i in range(_CERTIFIED)]
+
+    def job(numbers: Numbers) -> Callable[[], object]:
+        return lambda: [
+            enclose_certified(model, options, scalars, *coordinate, gradient_bound, relative_gap=0.01, numbers=numbers)
+            for coordinate in coordinates
+        ]
+
+    return {f"certified enclosure to 1 %, {numbers.value}": job(numbers) for numbers in Numbers}
 
 
 def _tightness(constants: GuardConstants[float], trajectories: Trajectories, states: States) -> str:

@@ -10,7 +10,8 @@ of the pairs and the search are the same.
 
 It shares no formula, no bound and no search with `reference.guard`, and computes with integers of any length, never
 with the machine's floats, except to guess where to look.  It is slow: milliseconds a coordinate, or tens of them;
-`benchmarks/intervals.py` measures both.
+`benchmarks/search.py`
+measures both.
 """
 
 from guarded_moments.oracle.intervals.enclosure import Deviation, Enclosure, enclose

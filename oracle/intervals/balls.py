@@ -2,11 +2,11 @@
 
 Claimed: each function's result contains every result of the real operation on members of its operands.
 
-Trusted: `rounding`; that Arb (in FLINT) gives balls with that property from sums, products, quotients, roots, hulls
-and intersections, that its comparisons are true only where they hold of all members, and that python-flint passes both
-on, and Python's floats to them exactly.  The precision is that of `flint.ctx`, 53 bits unless someone sets another: with
-fewer the balls are wider, never wrong.  A ball that is not finite says nothing and compares false.  The tests compare
-all of it with fractions.
+Trusted: `rounding`; that Arb (in FLINT) makes balls with that property of sums, products, quotients, roots, hulls and
+intersections, and comparisons true only where they hold of all members; that python-flint hands them on, and takes
+Python's floats exactly.  The precision is that of `flint.ctx`, 53 bits unless someone sets another: with fewer the
+balls are wider, never wrong.  A ball that is not finite says nothing, and compares false.  The tests compare all of it
+with fractions.
 """
 
 from __future__ import annotations
@@ -107,4 +107,4 @@ def with_errors(difference: arb, one: arb, other: arb, rounding: Rounding) -> ar
 def _error(a: arb, rounding: Rounding) -> arb:
     """All errors of rounding a member `x` of `a`: at most `k u |x| + n`."""
     relative = a * _RELATIVE[rounding.units]
-    return relative + _HALF_SUBNORMAL if rounding.may_be_subnormal else relative
+    return relative + _HALF_SUBNORMAL if rounding.underflow else relative

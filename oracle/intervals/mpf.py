@@ -1,9 +1,10 @@
 """Real intervals with mpmath's raw floating-point numbers as ends.
 
-Claimed: each function's result contains every result of the real operation on members of its operands, `rounded` every
-result of rounding one, and `error` bounds every distance.
+Claimed: each function's result contains every result of the real operation on members of its operands; `rounded` gives
+every result of rounding a member, and `error` bounds every distance.
 
-Trusted: `rounding`; `mpf_add`, `mpf_sub`, `mpf_mul`, `mpf_div`, `mpf_sqrt` and `mpf_pos` of mpmath's `libmp` round as directed.
+Trusted: `rounding`; that `mpf_add`, `mpf_sub`, `mpf_mul`, `mpf_div`, `mpf_sqrt` and `mpf_pos` of mpmath's `libmp` round
+as directed.
 For a sum that holds only when both operands have at most `PRECISION` bits (beside a longer one, a far smaller operand
 counts as infinitesimal), and every end made here has.  The tests compare them with fractions.
 
@@ -200,7 +201,7 @@ def error(x: Mpf, rounding: Rounding) -> Mpf:
     _, mantissa, exponent, bits = x
     if not mantissa:
         return ZERO
-    if rounding.may_be_subnormal and _is_tiny(x):
+    if rounding.underflow and _is_tiny(x):
         return _HALF_SUBNORMAL
     unit = (0, mantissa, exponent - BINARY32.precision, bits)
     return unit if rounding.units == 1 else _mul(unit, from_float(rounding.units), PRECISION, _UP)
@@ -220,7 +221,7 @@ def rounded(a: Interval, rounding: Rounding) -> Interval:
     if rounding.units > 1:
         return sub_down(low, error(low, rounding)), add_up(high, error(high, rounding))
     least, most = _nearest(low), _nearest(high)
-    if rounding.may_be_subnormal:
+    if rounding.underflow:
         # Below the normal range the grid is coarser than that.
         if _is_tiny(low):
             least = sub_down(low, _HALF_SUBNORMAL)

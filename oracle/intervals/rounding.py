@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from enum import Enum
 
+from guarded_moments.reference.floats import BINARY32
+
 
 class Rounding(Enum):
     """Which operation's result is rounded."""
 
-    SUM = "to nearest; exact where subnormal", 1, False  #: also of a correctly rounded root
-    PRODUCT = "to nearest", 1, True  #: also of a quotient and a fused product
-    PLATFORM_ROOT = "within one unit in the last place of the nearest; never subnormal", 3, False
+    SUM = "to nearest; exact where subnormal", 1, 0.0  #: also of a correctly rounded root
+    PRODUCT = "to nearest", 1, float(BINARY32.half_smallest_subnormal)  #: also of a quotient and a fused product
+    PLATFORM_ROOT = "within one unit in the last place of the nearest; never subnormal", 3, 0.0
 
-    def __init__(self, description: str, units: int, may_be_subnormal: bool) -> None:
+    def __init__(self, description: str, units: int, underflow: float) -> None:
         self.description = description
         self.units = units  #: `k`
-        self.may_be_subnormal = may_be_subnormal  #: whether `n` is needed
+        self.underflow = underflow  #: `n`; zero where none is needed

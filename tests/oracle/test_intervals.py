@@ -267,6 +267,8 @@ def test_rounding_encloses_the_rounded_members(
         assert intervals is ARB
         assert max(abs(a.low), abs(a.high)) > 0.999 * float(BINARY32.largest)
         return
+    if kind is Rounding.PLATFORM_ROOT and x and not 2.0**-75 <= abs(x) <= 2.0**64:
+        return  # no binary32 has such a root
     zero = intervals.thin(0.0)
     least, most = intervals.thin(a.low), intervals.thin(a.high)
     for rounded in neighbours(round_to_nearest(x)) if kind is Rounding.PLATFORM_ROOT else [round_to_nearest(x)]:
@@ -285,15 +287,15 @@ def test_beyond_the_largest_binary32_nothing_is_rounded(intervals: Intervals[Any
                 intervals.rounded(intervals.thin(beyond), kind)
 
 
-def test_a_ball_that_says_nothing_bounds_nothing() -> None:
-    for nothing in (flint.arb.nan(), flint.arb.pos_inf(), flint.arb(0, math.inf)):
-        assert ARB.magnitudes(nothing) == (0.0, math.inf)
-        for unbounded in (
-            lambda: ARB.rounded(nothing, Rounding.SUM),
-            lambda: ARB.div(ARB.thin(1.0), ARB.sub(nothing, nothing)),
-        ):  # noqa: B023 - run at once
-            with pytest.raises(UnboundedError):
-                unbounded()
+@pytest.mark.parametrize(
+    "nothing", [flint.arb.nan(), flint.arb.pos_inf(), flint.arb(0, math.inf)], ids=["nan", "infinity", "all"]
+)
+def test_a_ball_that_says_nothing_bounds_nothing(nothing: flint.arb) -> None:
+    assert ARB.magnitudes(nothing) == (0.0, math.inf)
+    with pytest.raises(UnboundedError):
+        ARB.rounded(nothing, Rounding.SUM)
+    with pytest.raises(UnboundedError):
+        ARB.div(ARB.thin(1.0), ARB.sub(nothing, nothing))
 
 
 @given(members(), members(), st.integers(2, 64))
@@ -600,8 +602,8 @@ def test_both_numbers_enclose_the_same_worst_case(
         assert max(mpmath.lower, arb.lower) <= min(mpmath.upper, arb.upper), described(
             tensor, found.state, arb.gradient, mpmath=mpmath, arb=arb
         )
-        # Neither is useless: one is as close as the other, but for the worst cell that each left open.
-        assert arb.upper <= (1 + 2 * GAP) * mpmath.upper, described(
+        # Nor is one idle: balls are a little wider than intervals, which shows where rounding is most of a deviation.
+        assert arb.upper - arb.lower <= 2 * max(mpmath.upper - mpmath.lower, GAP * mpmath.upper), described(
             tensor, found.state, arb.gradient, mpmath=mpmath, arb=arb
         )
         compared["enclosures by both numbers"] += 1

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -90,19 +91,24 @@ def test_the_certified_intervals_enclose_it(rng: np.random.Generator, budget: in
         case = setting.case()
         states = trained_pairs(10, rng, off=0.3)
         found = worst_cases(case.constants, compiled(case), states)
-        for i in range(10):
+        for i, numbers in product(range(10), intervals.Numbers):
             certified = intervals.enclose(
-                case.implementation.body, case.options, case.scalars, *coordinate(states, i), found.gradient_bound
+                case.implementation.body,
+                case.options,
+                case.scalars,
+                *coordinate(states, i),
+                found.gradient_bound,
+                numbers=numbers,
             )
             deviation = float(found.deviation[i])
             text = (
                 f"{case.scalars}: {describe(states, i)}: searched {deviation!r} at {hex_of(float(found.gradient[i]))}, "
-                f"certified {float(certified.lower)!r} to {float(certified.upper)!r}"
+                f"certified with {numbers.value} {float(certified.lower)!r} to {float(certified.upper)!r}"
             )
             assert deviation <= certified.upper, text
             if found.certainty[i] == Certainty.EXACT:
                 assert certified.lower <= deviation, text
-            compared["worst_case: coordinates enclosed by intervals"] += 1
+            compared[f"worst_case: coordinates enclosed by intervals of {numbers.value} numbers"] += 1
 
 
 def test_where_both_states_are_one_nothing_deviates(rng: np.random.Generator) -> None:

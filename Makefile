@@ -42,7 +42,7 @@ audit: setup ## train a small model, then compress, recover and audit its optimi
 report: audit ## write what an auditor reads of the same job
 	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --report $(JOB)/report.html --report $(JOB)/report.json --force
 	@echo
-	@echo '  report.html, report.json  in $(JOB)/'
+	@echo 'the report: report.html and report.json, in $(JOB)/'
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +21,7 @@ from guarded_moments.oracle.benchmark.peers import PEERS
 from guarded_moments.oracle.benchmark.stages import STAGES, TOTAL, Work, run, run_compiled, seconds_of
 from guarded_moments.reference.checkpoint import compress, parameters_of
 from guarded_moments.reference.checkpoint.bit_rate import BitRate, bit_rate
-from guarded_moments.reference.checkpoint.encoding import constants_of, rate_of
+from guarded_moments.reference.checkpoint.encoding import constants_of, kernel_of, rate_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import CODECS, Codec, LogGrid
@@ -29,8 +29,10 @@ from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.codecs.ranges import choose_grids
 from guarded_moments.reference.errors import CheckpointError
 from guarded_moments.reference.implementations import implementation_for, platform_description
-from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.platform import one_torch_thread
+
+if TYPE_CHECKING:
+    from guarded_moments.reference.kernels.codecs import Kernel
 
 _BYTES = 16  #: of a coordinate's two moments, read and written
 Progress = Callable[[str], None]
@@ -230,7 +232,7 @@ def _time(result: Benchmark, works: Sequence[Work], progress: Progress) -> None:
 
 def _kernels(kind: type[Codec], works: Sequence[Work]) -> list[Kernel]:
     """The compiled loops of each tensor; none where the codec has none."""
-    found = [Kernel.of(kind.fit(work.m, work.v, CompiledClosedForm(work.constants))) for work in works]
+    found = [kernel_of(kind.fit(work.m, work.v, CompiledClosedForm(work.constants))) for work in works]
     return [kernel for kernel in found if kernel is not None]
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,7 +27,9 @@ from guarded_moments.reference.checkpoint.state import decoded
 from guarded_moments.reference.codecs import Codec, Codes
 from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.guard import GuardConstants
-from guarded_moments.reference.kernels.codecs import Kernel
+
+if TYPE_CHECKING:
+    from guarded_moments.reference.kernels.codecs import Kernel
 
 STAGES = ("choose", "encode", "guard", "escape", "recover")
 #: What the total is of: the grids may come from the last checkpoint, and are shown apart.

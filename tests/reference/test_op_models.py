@@ -287,7 +287,10 @@ def test_a_difference_is_explained_by_its_bits_and_its_operation(
     assert re.search(r"^the first is element \d+ of tensor \d+", text, re.MULTILINE)
     assert f"op model {body.name} in NumpyBinary32" in text
     assert re.search(r"^  v    -?0x[01]\.[0-9a-f]{6}p[+-]\d+ \[[0-9a-f]{8}\]$", text, re.MULTILINE)
-    assert f"with second_moment={right.implementation.body.second_moment}" in text
+    # Of one element other choices than the right one may give torch's bits too.
+    changed = re.search(r"with second_moment=(\S+) the result is torch's", text)
+    assert changed is not None, text
+    assert changed[1] != str(other)
     parts = text.partition("the traces part at\n")[2].splitlines()
     assert len(parts) == 2
     assert all(re.match(r"  (add|mul|fma)\(.*\) = ", part) for part in parts), parts

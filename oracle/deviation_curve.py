@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.oracle.worst_case.decision import exceed_at_ends
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import (
@@ -83,8 +84,7 @@ def _final_cells(constants: GuardConstants[float], bounds: CellBounds, states: S
     done = cells.select(torch.zeros(len(cells.coordinate), dtype=torch.bool))
     for _ in range(_ROUNDS):
         final = (bounds.upper(cells.low, cells.high, cells.coordinate) <= allowed) | (cells.floats_inside <= 1)
-        for end in (cells.low, cells.high):
-            final |= torch.maximum(*bounds.value(end, cells.coordinate)) > allowed
+        final |= exceed_at_ends(bounds, cells, allowed)
         done = Cells.joined(done, cells.select(final))
         cells = cells.select(~final)
         if len(cells.coordinate) == 0:

@@ -19,6 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from guarded_moments.oracle.conformance import Adapted, Requirement, Trial
+    from guarded_moments.oracle.conformance.judgement import Judgement
 
 _OPTION = "--oracle"
 _ALL = "all"
@@ -37,6 +38,21 @@ _MARKERS = {
 
 class StaleExpectation(pytest.PytestWarning):
     """A requirement that a backend lists among its expected failures holds."""
+
+
+def conclude(judgement: Judgement, subject: str, expected: str) -> None:
+    """Give what is no failure as pytest's outcome: an expected failure, a skip, or a warning that one is stale."""
+    from guarded_moments.oracle.conformance import Status
+
+    if judgement.stale:
+        warnings.warn(
+            StaleExpectation(f"{subject} holds, and is listed as an expected failure: {judgement.expected}"),
+            stacklevel=2,
+        )
+    elif judgement.status in {Status.FAILS, Status.UNDECIDED}:
+        pytest.xfail(f"{expected}: {judgement.expected}")
+    elif judgement.status is not Status.HOLDS:
+        pytest.skip(f"{judgement.status.value}: {judgement.text}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -219,7 +235,7 @@ class Conformance(pytest.Item):
 
     def runtest(self) -> None:
         """Judge."""
-        from guarded_moments.oracle.conformance import Status, judge
+        from guarded_moments.oracle.conformance import judge
         from guarded_moments.oracle.conformance.judgement import as_json
 
         judgement = judge(self._requirement, self._trial, self.config.getoption("--oracle-budget"))
@@ -228,15 +244,7 @@ class Conformance(pytest.Item):
         self.user_properties.append((_PROPERTY, json.dumps(told)))
         if judgement.fails:
             raise Failure(judgement.in_full())
-        if judgement.stale:
-            warnings.warn(
-                StaleExpectation(f"{self.nodeid} holds, and is listed as an expected failure: {judgement.expected}"),
-                stacklevel=1,
-            )
-        elif judgement.status in {Status.FAILS, Status.UNDECIDED}:
-            pytest.xfail(f"expected by {backend.name}: {judgement.expected}")
-        elif judgement.status is not Status.HOLDS:
-            pytest.skip(f"{judgement.status.value}: {judgement.text}")
+        conclude(judgement, self.nodeid, f"expected by {backend.name}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *_style: Any) -> Any:  # noqa: ANN401 - pytest's
         """The counterexample alone; a traceback only for faults of the kit or the backend."""

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from guarded_moments.reference.checkpoint import GuardedState
+from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import GuardedMomentsError
 
@@ -57,6 +59,18 @@ op_model_option = click.option(
     help="Op model of the run that will resume, such as torch-2.13-cpu-avx2/single; by default this machine's.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+
+
+def implementation_option(what: str, large: str) -> Callable[[Any], Any]:
+    """The option `--implementation`, which a command takes as `kernels`: what it changes, and where `auto` compiles."""
+    return click.option(
+        "--implementation",
+        "kernels",
+        type=click.Choice(get_args(Kernels)),
+        default="auto",
+        show_default=True,
+        help=f"{what}  auto: compiled loops where compiling them pays, for large {large}.",
+    )
 
 
 def check_claim(tolerance: float, grad_bound: float) -> None:

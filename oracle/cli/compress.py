@@ -16,6 +16,7 @@ from guarded_moments.oracle.cli.common import (
     check_claim,
     force_option,
     grad_bound_option,
+    implementation_option,
     is_folder,
     op_model_option,
     out,
@@ -80,15 +81,7 @@ class _Done(NamedTuple):
     help="exact: search the worst gradient of what the closed form rejects; closed: do not, and escape more.",
 )
 @click.option("--horizon", default="1", show_default=True, help="Updates after recovery that are covered.")
-@click.option(
-    "--implementation",
-    "kernels",
-    type=click.Choice(get_args(Kernels)),
-    default="auto",
-    show_default=True,
-    help="What computes the codes; the file is the same.  auto: compiled loops where "
-    "compiling them pays, for large checkpoints.",
-)
+@implementation_option("What computes the codes; the file is the same.", "checkpoints")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
 def command(

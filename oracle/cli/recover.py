@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import click
 
-from guarded_moments.oracle.cli.common import FILE, force_option, is_folder, out, progress_bar
+from guarded_moments.oracle.cli.common import FILE, force_option, implementation_option, is_folder, out, progress_bar
 from guarded_moments.reference.checkpoint import read, recover
 from guarded_moments.reference.checkpoint.distributed import recover_folder
 from guarded_moments.reference.checkpoint.distributed.metadata import read_metadata
@@ -20,15 +19,7 @@ from guarded_moments.reference.checkpoint.writing import check_output
 @click.command("recover")
 @click.argument("compressed", type=FILE)
 @click.argument("output", type=FILE)
-@click.option(
-    "--implementation",
-    "kernels",
-    type=click.Choice(get_args(Kernels)),
-    default="auto",
-    show_default=True,
-    help="What computes the moments; they are the same.  auto: compiled loops where "
-    "compiling them pays, for large files.",
-)
+@implementation_option("What computes the moments; they are the same.", "files")
 @force_option
 def command(
     compressed: Path,

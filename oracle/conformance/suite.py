@@ -10,16 +10,15 @@ Claimed: one test a requirement, with the outcomes of `pytest --oracle`.
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import pytest
 
 from guarded_moments.oracle.conformance.adapting import Adapted
 from guarded_moments.oracle.conformance.catalogue import REQUIREMENTS, requirement
-from guarded_moments.oracle.conformance.judgement import Status, judge
+from guarded_moments.oracle.conformance.judgement import judge
 from guarded_moments.oracle.conformance.requirements import Trial
-from guarded_moments.oracle.pytest_plugin import StaleExpectation
+from guarded_moments.oracle.pytest_plugin import conclude
 
 
 class ConformanceSuite:
@@ -38,12 +37,4 @@ class ConformanceSuite:
         judgement = judge(requirement(identifier), Trial(adapted, self.seed, self.op_models), self.budget)
         if judgement.fails:
             pytest.fail(judgement.in_full(), pytrace=False)
-        if judgement.stale:
-            warnings.warn(
-                StaleExpectation(f"{identifier} holds, and is listed as an expected failure: {judgement.expected}"),
-                stacklevel=1,
-            )
-        elif judgement.status in {Status.FAILS, Status.UNDECIDED}:
-            pytest.xfail(f"expected: {judgement.expected}")
-        elif judgement.status is not Status.HOLDS:
-            pytest.skip(f"{judgement.status.value}: {judgement.text}")
+        conclude(judgement, identifier, "expected")

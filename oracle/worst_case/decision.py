@@ -145,7 +145,7 @@ def _decide_block(
     for _ in range(MAX_ROUNDS):
         _give_up(verdict, cells, enumerated > max_enumerated)
         cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
-        doubtful = _exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
+        doubtful = exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
         asked = _ask_op_model(
             constants, trajectories, states, cells.select(doubtful), decisions, enumerated, max_enumerated
         )
@@ -169,7 +169,7 @@ def _give_up(verdict: Tensor, cells: Cells, spent: Tensor) -> None:
     verdict[left[verdict[left] == Verdict.SAFE]] = Verdict.UNDECIDED
 
 
-def _exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
+def exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
     """Where `|N|` exceeds what is allowed at an end of the cell: no bound can clear that."""
     exceeds = torch.zeros_like(cells.coordinate, dtype=torch.bool)
     for end in (cells.low, cells.high):

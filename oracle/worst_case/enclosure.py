@@ -26,8 +26,9 @@ from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinar
 from guarded_moments.reference.guard.cell_slack import deviation_inflation, make_deviation_upper
 from guarded_moments.reference.guard.cells import End, make_terms, make_uppers, make_value
 from guarded_moments.reference.guard.closed_form import bound_inflation
-from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import CUT, FIRST_ENDS, LONG, Enclosure, States, largest_gradient
+from guarded_moments.reference.guard.compiled_search import middle_of
+from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
+from guarded_moments.reference.guard.search import FIRST_ENDS, Enclosure, States, largest_gradient
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers
 
 #: Cells of one coordinate after which its enclosure is left as wide as it is.
@@ -57,7 +58,7 @@ def enclose(constants: GuardConstants[float], states: States, *, relative_gap: f
     """
     lower, upper, gradient = (np.empty(len(states.m)) for _ in range(3))
     arrays = (moment.contiguous().numpy() for moment in states)
-    _compiled().enclose(_held(constants), _limit(constants), relative_gap, *arrays, lower, upper, gradient)
+    _compiled().enclose(binary64_constants(constants), _limit(constants), relative_gap, *arrays, lower, upper, gradient)
     step = constants.step
     return Enclosure(
         torch.from_numpy(lower * step), torch.from_numpy(upper * step * bound_inflation()), torch.from_numpy(gradient)
@@ -76,7 +77,7 @@ def slivers_above(constants: GuardConstants[float], coordinate: Coordinate, devi
     values = tuple(np.float64(value) for value in coordinate)
     cleared = deviation / deviation_inflation() * (1 - 2.0**-50)
     for negative in (False, True):
-        ranges = _compiled().slivers(_held(constants), _limit(constants), cleared, *values, negative)
+        ranges = _compiled().slivers(binary64_constants(constants), _limit(constants), cleared, *values, negative)
         for low, high in ranges.tolist():
             first = (1 << 31 if negative else 0) | low
             if found and found[-1].first + found[-1].length - 1 == first:
@@ -84,10 +85,6 @@ def slivers_above(constants: GuardConstants[float], coordinate: Coordinate, devi
             else:
                 found.append(Sliver(first, high - low + 1))
     return found
-
-
-def _held(constants: GuardConstants[float]) -> GuardConstants[Any]:
-    return GuardConstants(*(np.float64(value) for value in constants))
 
 
 def _limit(constants: GuardConstants[float]) -> np.float64:
@@ -111,12 +108,6 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
     def first_end(k, limit, terms, j):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         scale = (np.sqrt(k.radicand * min(terms.v, terms.v_hat)) + k.eps) * k.gap_cap
         return limit if j == len(ends) else np.float64(np.float32(min(ends[j] * scale, limit)))
-
-    @jit
-    def middle_of(low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
-        if low == 0.0:
-            return np.float64(np.float32(0.5 * high))
-        return np.float64(np.float32(CUT * low if high > LONG * low else 0.5 * (low + high)))
 
     @jit
     def bounds_of(k, terms, low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above

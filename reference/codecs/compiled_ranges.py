@@ -17,7 +17,7 @@ from torch import Tensor
 from guarded_moments.reference.codecs.descent import HIGH, Choice, make_search
 from guarded_moments.reference.codecs.ranges import Candidates
 from guarded_moments.reference.guard.closed_form import bound_inflation, closed_form_guard, make_deviation_bound
-from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CompiledClosedForm:
 
     def choose(self, states: tuple[Tensor, Tensor], moments: tuple[Candidates, Candidates], first: Choice) -> Choice:
         """The choice of quantiles that the search finds; see `ranges.CompiledSearch`."""
-        held = GuardConstants(*(np.float64(value) for value in self.constants))
+        held = binary64_constants(self.constants)
         m, v = (x.double().numpy() for x in states)
         found = _compiled_search()((held, bound_inflation(), m, v, *moments[0], *moments[1]), first)
         return (int(found[0]), int(found[1]), int(found[2]), int(found[3]))

@@ -25,6 +25,14 @@ MAX_CELLS = 20_000
 _STACK = 512  #: cells waiting at a time; depth-first, each split adds one
 
 
+@jit
+def middle_of(low: Any, high: Any) -> Any:  # noqa: ANN401 - binary64 scalars, typed by numba
+    """The binary32 value at which a cell is cut, in binary64."""
+    if low == 0.0:
+        return np.float64(np.float32(0.5 * high))
+    return np.float64(np.float32(CUT * low if high > LONG * low else 0.5 * (low + high)))
+
+
 @lru_cache(maxsize=1)
 def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop over a stack; numba's parts live inside
     """Compile the loop over coordinates; a few seconds, once a process.
@@ -44,12 +52,6 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
         native, recovered = np.sqrt(k.radicand * terms.v), np.sqrt(k.radicand * terms.v_hat)
         slack = slack_at(k, m, 1.0 / (native + k.eps)) + slack_at(k, m_hat, 1.0 / (recovered + k.eps))
         return (k.threshold - (k.step * slack + 2.0 * k.slack_floor) * inflation) / k.step / inflation
-
-    @jit
-    def middle_of(low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
-        if low == 0.0:
-            return np.float64(np.float32(0.5 * high))
-        return np.float64(np.float32(CUT * low if high > LONG * low else 0.5 * (low + high)))
 
     @jit
     def loop(k, limit, inflation, m, v, m_hat, v_hat, outcome, gradient):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901 - typed by numba

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
+import numpy as np
 from typing_extensions import TypeVar
 
 from guarded_moments.reference.adam import Scalars, StepOptions
@@ -166,6 +167,11 @@ def _refuse_what_nothing_covers(options: StepOptions, scalars: Scalars[float], l
             "precision for this beta1, and the guard does not cover that"
         )
         raise UnsupportedError(msg)
+
+
+def binary64_constants(constants: GuardConstants[float]) -> GuardConstants[Any]:
+    """The constants as NumPy's binary64 scalars, which compiled code takes."""
+    return GuardConstants(*(np.float64(value) for value in constants))
 
 
 def counted_constants() -> GuardConstants[int]:

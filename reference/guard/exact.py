@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.guard.closed_form import bound_inflation, closed_form_guard, in_domain
-from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 from guarded_moments.reference.guard.search import Outcome, States, cleared, largest_gradient
 
 #: Coordinates of one call from which compiling pays, and those searched together in torch below it.
@@ -46,7 +46,7 @@ def search(constants: GuardConstants[float], states: States) -> Search:
 
     outcome = np.empty(len(states.m), dtype=np.int8)
     gradient = np.zeros(len(states.m), dtype=np.float32)
-    held = GuardConstants(*(np.float64(value) for value in constants))
+    held = binary64_constants(constants)
     arrays = (moment.contiguous().numpy() for moment in states)
     compiled_search()(held, np.float32(largest_gradient(constants)), bound_inflation(), *arrays, outcome, gradient)
     return Search(torch.from_numpy(outcome), torch.from_numpy(gradient))

@@ -22,7 +22,7 @@ from torch import Tensor
 from guarded_moments.reference.codecs import Codec, Codes, Escaped
 from guarded_moments.reference.errors import FormatError
 from guarded_moments.reference.guard.closed_form import bound_inflation
-from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 from guarded_moments.reference.kernels.guarding import compiled_guard, mark_outside_domain
 from guarded_moments.reference.kernels.loops import LOOPS, CodecLoops, parameters_of
 
@@ -62,7 +62,7 @@ class Kernel:
             threads: how many stretches are worked on at a time.
         """
         m, v = m.contiguous(), v.contiguous()
-        held = GuardConstants(*(np.float64(value) for value in constants))
+        held = binary64_constants(constants)
         codes, inflation = self._empty_codes(len(m)), bound_inflation()
         loop = compiled_pass(type(self._codec)).guarded
         arrays = (m.numpy(), v.numpy(), _bits(m), _bits(v), codes.m.numpy(), codes.v.numpy())

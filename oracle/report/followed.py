@@ -69,7 +69,7 @@ class Followed:
     @classmethod
     def of(cls, tensor: GuardedTensor, stretch: Stretch, index: int, gradient: float, deviation: float) -> Followed:
         """A coordinate of a stretch, by its place there."""
-        position = position_of(tensor, int(stretch.positions[index]))
+        position = position_of(tensor.shape, tensor.stride, int(stretch.positions[index]))
         return cls(stretch.only(index), position, gradient, deviation)
 
     @property

@@ -67,9 +67,9 @@ class GuardedTensor:
         return kernel.recovered(Codes(self.m_codes, self.v_codes), self.escapes, threads)
 
 
-def decoded(codec: Codec, m_codes: Tensor, v_codes: Tensor, escapes: Tensor) -> tuple[Tensor, Tensor]:
-    """A tensor's recovered moments: what the codes decode to, and the exact pairs in their places."""
-    m, v = codec.decode(m_codes, v_codes)
+def decoded(codec: Codec, m_codes: Tensor, v_codes: Tensor, escapes: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+    """Recovered moments of a tensor or of the stretch that starts there: decoded, exact pairs in their places."""
+    m, v = codec.decode(m_codes, v_codes, start)
     escaped = codec.escaped(m_codes, v_codes)
     m[escaped], v[escaped] = escapes[:, 0], escapes[:, 1]
     return m, v

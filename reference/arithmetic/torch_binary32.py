@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 #: A binary64 has 29 bits below binary32.  Where they are a one and zeros it lies half way between two binary32
-#: neighbours; shifted to the top of an int32, by this factor, they are then the smallest one.
+#: neighbours; shifted to the top of an int32, by this factor, they are then the smallest one.  A binary64's upper
+#: half becomes the smallest, too, only at magnitudes of `2**-255` and `2**257`, both far outside of binary32.
 _SHIFT = 1 << (32 - 29)
 _MIDPOINT = -(1 << 31)
 _SMALLEST_NORMAL = 2.0**-126
@@ -26,6 +27,7 @@ class TorchBinary32:
     def __init__(self, device: torch.device | str = "cpu") -> None:
         """Operate on tensors of `device`; constants are made there."""
         self._device = torch.device(device)
+        self._shift = torch.tensor(_SHIFT, dtype=torch.int32, device=self._device)
 
     def constant(self, value: float) -> Tensor:
         """A 0-d float32 tensor."""
@@ -63,11 +65,13 @@ class TorchBinary32:
         result = total.float()
         if total.numel() == 0:
             return result
-        # Whole-block minima first: comparing element by element costs more than the rest of this method.
-        below = total.view(torch.int64).to(torch.int32).mul_(_SHIFT)
+        # Minima over the block first, of both halves of each binary64 as they lie, with the factor as a tensor:
+        # comparing element by element, or converting, costs more than the rest of this method.
         magnitude = result.abs()
-        if below.amin().item() != _MIDPOINT and magnitude.amin().item() > _SMALLEST_NORMAL:
+        halves = total.reshape(-1).view(torch.int32)
+        if (halves * self._shift).amin().item() != _MIDPOINT and magnitude.amin().item() > _SMALLEST_NORMAL:
             return result
+        below = total.view(torch.int64).to(torch.int32).mul_(_SHIFT)
         suspicious = (below == _MIDPOINT) | ((magnitude <= _SMALLEST_NORMAL) & (total != 0))
         if bool(suspicious.any()):
             where = torch.atleast_1d(suspicious).nonzero(as_tuple=True)

@@ -65,6 +65,22 @@ class CellStatement(NamedTuple):
     at: tuple[At, ...]  #: in the order of `PLACES`
     uppers: tuple[Polynomial, Polynomial]
     definitions: Definitions
+    state: tuple[Polynomial, ...]  #: `m v m_hat v_hat`
+
+    @property
+    def ends(self) -> tuple[At, At]:
+        """Both ends of the cell."""
+        return self.at[0], self.at[2]
+
+    def bounded_by(self, uppers: tuple[Polynomial, Polynomial]) -> CellStatement:
+        """The statement that these bound the deviation."""
+        k, (m, _, m_hat, _), inside, conclusion = self.constants, self.state, self.at[1], list[Atom]()
+        for sign, upper in zip((1, -1), uppers, strict=True):
+            moved = (k.w * inside.g).scaled(Fraction(sign))
+            recovered = (k.complement * m_hat + moved) * inside.end.reciprocal
+            difference = recovered - (k.complement * m + moved) * inside.native
+            conclusion += [_at_least(upper, difference), _at_least(upper, -difference)]
+        return self._replace(conclusion=tuple(conclusion), uppers=uppers)
 
 
 def cell_by_ends() -> CellStatement:
@@ -92,8 +108,8 @@ class _Run:
         self.definitions = Definitions("cell_")
         self.op = ExactArithmetic(self.definitions)
         self.k = GuardConstants(*(Polynomial.variable(name) for name in GuardConstants._fields))
-        self.m, self.v, self.m_hat, self.v_hat = map(Polynomial.variable, ("m", "v", "m_hat", "v_hat"))
-        self.terms = make_terms(self.op)(self.k, self.m, self.v, self.m_hat, self.v_hat)
+        self.state = tuple(map(Polynomial.variable, ("m", "v", "m_hat", "v_hat")))
+        self.terms = make_terms(self.op)(self.k, *self.state)
         self.places = tuple(map(Polynomial.variable, PLACES))
 
     def stated(
@@ -102,21 +118,16 @@ class _Run:
         """The statement that these are bounds of the cell."""
         k, at = self.k, []
         for g, end in zip(self.places, ends, strict=True):
-            root, root_hat = make_roots(self.op)(k, self.v, self.v_hat, g)
+            root, root_hat = make_roots(self.op)(k, self.terms.v, self.terms.v_hat, g)
             at.append(At(g, root, root_hat, self.op.div(_ONE, self.op.add(root, k.eps)), end))
         texts = [atom for text in preconditions for atom in parse_claim(text, _NAMES)]
         stated, tiny = [*self.definitions.atoms, *texts], Polynomial.variable("tiny")
         for one in at:  # both roots are zero, or together at least TINY
             total = one.root + one.root_hat
             stated.append(Atom(total * (total - tiny), Relation.AT_LEAST))
-        conclusion, inside = [], at[1]
-        for sign, upper in zip((1, -1), uppers, strict=True):
-            moved = (k.w * inside.g).scaled(Fraction(sign))
-            recovered = (k.complement * self.m_hat + moved) * inside.end.reciprocal
-            difference = recovered - (k.complement * self.m + moved) * inside.native
-            conclusion += [_at_least(upper, difference), _at_least(upper, -difference)]
         hypotheses = frozenset(atom.normal() for atom in stated if not atom.normal().trivial)
-        return CellStatement(hypotheses, tuple(conclusion), k, self.terms, tuple(at), uppers, self.definitions)
+        made = CellStatement(hypotheses, (), k, self.terms, tuple(at), uppers, self.definitions, self.state)
+        return made.bounded_by(uppers)
 
 
 _NAMES = frozenset({*GuardConstants._fields, "tiny", "v", "v_hat", *PLACES})

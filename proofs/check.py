@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`evaluation` and `cells` for what is stated), Python and its `fractions` and `json`.  No solver is among them; an import
-contract keeps it so.
+`evaluation`, `cells` and `cell_evaluation` for what is stated), Python and its `fractions` and `json`.  No solver is
+among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
@@ -28,6 +29,9 @@ from guarded_moments.proofs.statement import families, statement
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
+EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
+    f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,12 @@ def _claims() -> Iterator[_Claim]:
         way = name.removeprefix(CELL).replace("_", " its ")
         text = f"The bound of a cell {way} is, over the reals, at least the deviation at every gradient inside."
         yield _Claim(name, text, cell.hypotheses, cell.conclusion)
+    for name, made in ((EVALUATED_BY_ENDS, evaluated_by_ends()), (EVALUATED_BY_SLOPES, evaluated_by_slopes())):
+        way = name.removeprefix(EVALUATED).replace("_", " its ")
+        text = (
+            f"The bound of a cell {way}, as evaluated in binary64, is at least the deviation at every gradient inside."
+        )
+        yield _Claim(name, text, made.stated.hypotheses, made.stated.conclusion)
     for family in families():
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
@@ -109,6 +119,7 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         EVALUATION: "evaluation in binary64",
         ACCEPTED: "theorems of both",
         CELL: "bounds of a cell over the reals",
+        EVALUATED: "bounds of a cell in binary64",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

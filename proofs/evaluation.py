@@ -34,13 +34,15 @@ POSITIVE = ("eps", "tiny")
 
 @final
 class Binary64Arithmetic:
-    """Binary64 by the standard model without underflow: `OrderedArithmetic[Polynomial]`."""
+    """Binary64 by the standard model without underflow: `SignedArithmetic[Polynomial]`."""
 
     def __init__(self, definitions: Definitions) -> None:
         """Define every rounded result in `definitions`."""
         self.definitions = definitions
 
-    def _rounded(self, exact: Polynomial) -> Polynomial:
+    def rounded(self, exact: Polynomial) -> Polynomial:
+        """What an exact result is rounded to."""
+
         def define(result: Polynomial) -> None:
             relative = self.definitions.variable("relative")
             self.definitions.at_least(MU, relative)
@@ -55,19 +57,23 @@ class Binary64Arithmetic:
 
     def add(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """`a + b`."""
-        return self._rounded(a + b)
+        return self.rounded(a + b)
+
+    def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """`a - b`."""
+        return self.rounded(a - b)
 
     def mul(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """`a * b`."""
-        return self._rounded(a * b)
+        return self.rounded(a * b)
 
     def div(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """`a / b`."""
-        return self._rounded(self.definitions.quotient(a, b))
+        return self.rounded(self.definitions.quotient(a, b))
 
     def sqrt(self, a: Polynomial) -> Polynomial:
         """The square root, within one unit in the last place of the correctly rounded one."""
-        correct = self._rounded(self.definitions.root(a))
+        correct = self.rounded(self.definitions.root(a))
 
         def define(result: Polynomial) -> None:
             self.definitions.at_least(result, T * T * correct)
@@ -75,9 +81,13 @@ class Binary64Arithmetic:
 
         return self.definitions.once("near", (correct,), define)
 
+    def negate(self, a: Polynomial) -> Polynomial:
+        """`-a`."""
+        return -a
+
     def distance(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """`|a - b|` of two exact inputs."""
-        return self._rounded(self.definitions.magnitude(a - b))
+        return self.rounded(self.definitions.magnitude(a - b))
 
     def absolute(self, a: Polynomial) -> Polynomial:
         """`|a|`."""
@@ -90,6 +100,20 @@ class Binary64Arithmetic:
     def maximum(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """The larger."""
         return self.definitions.extreme(a, b, largest=True)
+
+
+#: The constants of the formula, and what binary64 holds of them.
+EXACT = GuardConstants(*(Polynomial.variable(name) for name in GuardConstants._fields))
+HELD = GuardConstants(*(Polynomial.variable(f"held_{name}") for name in GuardConstants._fields))
+
+
+def binary64_hypotheses() -> list[Atom]:
+    """What is known of the unit roundoff `mu`, of `t = 1 - mu`, and of the constants that binary64 holds."""
+    stated = [Atom(MU, Relation.ABOVE), _at_least(ONE.scaled(Fraction(1, 2)), MU), Atom(T + MU - ONE, Relation.EQUAL)]
+    for name, value, rounded in zip(GuardConstants._fields, EXACT, HELD, strict=True):
+        sign = Relation.ABOVE if name in POSITIVE else Relation.AT_LEAST
+        stated += [Atom(value, sign), _at_least(rounded, value), _at_least(value, T * T * rounded)]
+    return [*stated, Atom(Polynomial.variable("tiny"), Relation.ABOVE)]
 
 
 class Evaluation(NamedTuple):
@@ -114,24 +138,18 @@ def rounding_count() -> int:
 
 def evaluation() -> Evaluation:
     """Run the guard's source twice, over the reals and in binary64."""
-    exact = GuardConstants(*(Polynomial.variable(name) for name in GuardConstants._fields))
-    held = GuardConstants(*(Polynomial.variable(f"held_{name}") for name in GuardConstants._fields))
     state = tuple(Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE)
     guard, floats = Definitions("guard_"), Definitions("float_")
-    bound = make_deviation_bound(ExactArithmetic(guard))(exact, *state)
-    evaluated = make_deviation_bound(Binary64Arithmetic(floats))(held, *state)
+    bound = make_deviation_bound(ExactArithmetic(guard))(EXACT, *state)
+    evaluated = make_deviation_bound(Binary64Arithmetic(floats))(HELD, *state)
     count = rounding_count()
     stated = [*guard.atoms, *floats.atoms, _at_least(state[1], ZERO), _at_least(state[3], ZERO)]
-    stated += [Atom(MU, Relation.ABOVE), _at_least(ONE.scaled(Fraction(1, 2)), MU), Atom(T + MU - ONE, Relation.EQUAL)]
-    for name, value, rounded in zip(GuardConstants._fields, exact, held, strict=True):
-        sign = Relation.ABOVE if name in POSITIVE else Relation.AT_LEAST
-        stated += [Atom(value, sign), _at_least(rounded, value), _at_least(value, T * T * rounded)]
-    stated.append(Atom(Polynomial.variable("tiny"), Relation.ABOVE))
+    stated += binary64_hypotheses()
     last = Polynomial.variable("float_last")
     stated += [_at_least(MU, last), _at_least(MU, -last), _at_least(INFLATION * T ** (count + 1), ONE)]
     stated += [_at_least(INFLATION, ZERO), Atom(COMPARED - (evaluated * INFLATION) * (ONE + last), Relation.EQUAL)]
     hypotheses = frozenset(atom.normal() for atom in stated if not atom.normal().trivial)
-    return Evaluation(hypotheses, _at_least(COMPARED, bound), exact, held, state, count, bound, evaluated, floats)
+    return Evaluation(hypotheses, _at_least(COMPARED, bound), EXACT, HELD, state, count, bound, evaluated, floats)
 
 
 class Accepted(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import cells, evaluation, symbolic
+from guarded_moments.proofs import cell_evaluation, cells, evaluation, symbolic
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
 
@@ -69,9 +69,9 @@ the two parts that stand for underflow.
 """
 
 NOT_DERIVED = """
-Cells of gradients (the exact guard and the search for the worst case), beyond their bounds over the reals: that what a
-bound adds for its own rounding in binary64 is enough, the slack of both trajectories on a cell (`guard.cell_slack`),
-and that the cells of a search cover all gradients are argued in the modules.
+Cells of gradients (the exact guard and the search for the worst case), beyond the bounds of a cell: the slack of both
+trajectories on a cell (`guard.cell_slack`), and that the cells of a search cover all gradients, are argued in the
+modules.
 
 Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
 decay does not touch it.
@@ -87,7 +87,7 @@ NOT_COVERED = (
 
 _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
-_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "check")
+_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "cell_evaluation", "check")
 
 
 def trusted_base(*, versions: bool) -> str:
@@ -118,6 +118,11 @@ def _proved() -> str:
         "- Over the reals, the bounds of a cell of gradients from its ends (`guard.cells.make_uppers`) and by its "
         "slopes (`guard.slopes.make_slope_uppers`) are at least the deviation of the exact updates at every gradient "
         f"of the cell, of either sign, whichever of `v` and `v_hat` is larger (`{cells.__name__}`)"
+    )
+    lines.append(
+        "- The same of both bounds as they are evaluated in binary64: the allowance for rounding that their source "
+        "adds, counted by `RoundingCount`, is at least what they err by, cancellation included "
+        f"(`{cell_evaluation.__name__}`)"
     )
     lines += [
         "",

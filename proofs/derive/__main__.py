@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.check import (
     ACCEPTED,
     CELL_BY_ENDS,
     CELL_BY_SLOPES,
+    EVALUATED_BY_ENDS,
+    EVALUATED_BY_SLOPES,
     EVALUATION,
     FIRST_UPDATE,
     PROOF_FILE,
 )
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
+from guarded_moments.proofs.derive.cell_evaluation import derive_evaluated_by_ends, derive_evaluated_by_slopes
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
@@ -40,6 +44,9 @@ def derive() -> str:
     recording.name(EVALUATION, [compared])
     recording.name(CELL_BY_ENDS, derive_by_ends(tools, cell_by_ends()))
     recording.name(CELL_BY_SLOPES, derive_by_slopes(tools, cell_by_slopes()))
+    recording.name(EVALUATED_BY_ENDS, derive_evaluated_by_ends(tools, evaluated_by_ends()))
+    recording.name(EVALUATED_BY_SLOPES, derive_evaluated_by_slopes(tools, evaluated_by_slopes()))
+    print("derived the bounds of a cell", file=sys.stderr)  # noqa: T201 - progress of a script
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)

@@ -8,6 +8,7 @@ the recovered root holds the gradient, and with it `g*|K - H|` is at most a mult
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from guarded_moments.proofs.cells import CellStatement
@@ -21,7 +22,7 @@ from guarded_moments.proofs.search import Hints
 
 def derive_by_ends(tools: Toolbox, stated: CellStatement) -> list[Proved]:
     """Derive the bounds of both signs of the gradient, each of both signs of `N`."""
-    return _ByEnds(Cell(tools, stated)).run()
+    return ByEnds(Cell(tools, stated)).run()
 
 
 def _shrunk(tools: Toolbox) -> list[Proved]:
@@ -35,22 +36,32 @@ def _shrunk(tools: Toolbox) -> list[Proved]:
     return shown
 
 
-class _ByEnds:
+class ByEnds:
     """The bound of one cell."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.c, self.tools, self.op, self.stated = cell, cell.c, cell.tools, cell.op, cell.stated
 
     def run(self) -> list[Proved]:
+        """The bound over the reals, with what the source adds for its rounding."""
+        self.prepare()
+        shown = [
+            one for sign, upper in zip((1, -1), self.stated.uppers, strict=True) for one in self._added(sign, upper)
+        ]
+        return self.finish(shown)
+
+    def prepare(self) -> None:
+        """What does not depend on the sign of the gradient."""
         self.c.assume("0 <= qc", "qc*qc == curvature")
         self._first()
         self._tail()
-        shown = []
+
+    def finish(self, shown: Iterable[Proved]) -> list[Proved]:
+        """Without the root of the curvature, which only the derivation speaks of, and compared with the statement."""
         recording, curvature = self.tools.prover.recording, self.c.known_fact(self.c.atoms("0 <= curvature")[0])
-        for sign, upper in zip((1, -1), self.stated.uppers, strict=True):
-            bounded = self._bounded(sign, upper)
-            shown += [recording.eliminate_root(one, "qc", self.c.poly("curvature"), curvature) for one in bounded]
-        return self.cell.finish(shown)
+        return self.cell.finish(
+            [recording.eliminate_root(one, "qc", self.c.poly("curvature"), curvature) for one in shown]
+        )
 
     def _first(self) -> None:
         """`shift*K` lies between its values at the ends, in whichever order they are."""
@@ -104,8 +115,8 @@ class _ByEnds:
         for sign in ("", "-"):
             c.use(tools.below_quotient, x=f"{sign}w*x1*(K1 - H1)", d="K0", p="w*gap_cap*ad", q="held")
 
-    def _bounded(self, sign: int, upper: Polynomial) -> list[Proved]:
-        """The bound at `sign*g`: of the ends or of the tail, whichever is smaller."""
+    def bounded(self, sign: int) -> None:
+        """Two bounds of `N` at `sign*g`: `extent` of the ends, and `held_up` that holds to infinity."""
         c, tools, op = self.c, self.tools, self.op
         c.names |= {"near": c.poly("w*x0"), "far": c.poly("w*x2"), "along": c.poly("w*x1").scaled(Fraction(sign))}
         c.names |= {"E0": c.poly("pull") + c.poly("near").scaled(Fraction(sign))}
@@ -125,20 +136,25 @@ class _ByEnds:
         c.names["extent"] = op.maximum(c.poly("above"), -c.poly("below"))
         for end in ("above <= extent", "-below <= extent"):
             c.known_fact(c.atoms(end)[0])
-        # The two limits of the sum, then the rounding that the source adds.
+        # The two limits of the sum.
         c.by("N <= above", "shift*K1 <= fmost", "(pull + along)*(K1 - H1) <= most")
         c.by("below <= N", "fleast <= shift*K1", "least <= (pull + along)*(K1 - H1)")
         c.use(
             tools.lemma("abs(n) <= x", "n <= a", "b <= n", "a <= x", "-b <= x"), n="N", a="above", b="below", x="extent"
         )
-        c.names["rounding"] = self._rounding()
-        c.use(tools.lemma("abs(n) <= x + r", "abs(n) <= x", "0 <= r"), n="N", x="extent", r="rounding")
-        # The bound that holds to infinity.
         total = tools.lemma("abs(x + y + z) <= a + b + d", "abs(x) <= a", "abs(y) <= b", "abs(z) <= d")
         c.use(total, x="shift*K1", y="pull*(K1 - H1)", z="along*(K1 - H1)", a="af", b="ap*ad", d="held")
+        c.names["held_up"] = c.poly("af + ap*ad + held")
+
+    def _added(self, sign: int, upper: Polynomial) -> list[Proved]:
+        """Both bounds with the rounding that the source adds; the smaller of them."""
+        c, tools, op = self.c, self.tools, self.op
+        self.bounded(sign)
+        c.names["rounding"] = self._rounding()
+        c.use(tools.lemma("abs(n) <= x + r", "abs(n) <= x", "0 <= r"), n="N", x="extent", r="rounding")
         inflation = Polynomial.constant(1 + self._relative_error)
-        c.use(tools.lemma("abs(n) <= k*x", "abs(n) <= x", "1 <= k"), n="N", x="af + ap*ad + held", k=inflation)
-        c.names["tail"] = inflation * c.poly("af + ap*ad + held")
+        c.use(tools.lemma("abs(n) <= k*x", "abs(n) <= x", "1 <= k"), n="N", x="held_up", k=inflation)
+        c.names["tail"] = inflation * c.poly("held_up")
         c.names["ended"] = c.poly("extent + rounding")
         if op.minimum(c.poly("ended"), c.poly("tail")) != upper:
             raise DerivationError(f"the source computes another bound than {c.poly('ended')} or {c.poly('tail')}")

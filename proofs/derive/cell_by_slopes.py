@@ -12,6 +12,7 @@ that the ends of the cell bound the slope of `N`; and a bounded slope bounds `N`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from guarded_moments.proofs.cells import CellStatement
@@ -29,31 +30,42 @@ _EQUATIONS = Hints(ladder=((1, 99, 2), (1, 99, 3), (1, 99, 4)))
 
 def derive_by_slopes(tools: Toolbox, stated: CellStatement) -> list[Proved]:
     """Derive the bounds of both signs of the gradient, each of both signs of `N`."""
-    return _BySlopes(Cell(tools, stated)).run()
+    return BySlopes(Cell(tools, stated)).run()
 
 
-class _BySlopes:
+class BySlopes:
     """The bound of one cell."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.c, self.tools, self.op, self.stated = cell, cell.c, cell.tools, cell.op, cell.stated
 
     def run(self) -> list[Proved]:
-        c, recording = self.c, self.tools.prover.recording
+        """The bound over the reals, with what the source adds for its rounding."""
+        self.prepare()
+        shown = [
+            one for sign, upper in zip((1, -1), self.stated.uppers, strict=True) for one in self._added(sign, upper)
+        ]
+        return self.finish(shown)
+
+    def prepare(self) -> None:
+        """What does not depend on the sign of the gradient."""
         self._roots()
         self._shares()
         self._slopes()
         self._magnitudes()
-        shown = []
-        for sign, upper in zip((1, -1), self.stated.uppers, strict=True):
-            for proved in self._bounded(sign, upper):
-                one = proved
-                for name, root in (("V1", "S"), ("W1", "T")):
-                    divisor = f"{root}0 + {root}1"
-                    positive = c.known_fact(c.atoms(f"0 < {divisor}")[0])
-                    one = recording.eliminate_reciprocal(one, name, c.poly(divisor), positive)
-                shown.append(one)
-        return self.cell.finish(shown)
+
+    def finish(self, shown: Iterable[Proved]) -> list[Proved]:
+        """Without the reciprocals that only the derivation speaks of, and compared with the statement."""
+        c, recording = self.c, self.tools.prover.recording
+        finished = []
+        for proved in shown:
+            one = proved
+            for name, root in (("V1", "S"), ("W1", "T")):
+                divisor = f"{root}0 + {root}1"
+                positive = c.known_fact(c.atoms(f"0 < {divisor}")[0])
+                one = recording.eliminate_reciprocal(one, name, c.poly(divisor), positive)
+            finished.append(one)
+        return self.cell.finish(finished)
 
     def _roots(self) -> None:
         """No root is zero, and the reciprocals of sums of roots shrink."""
@@ -235,8 +247,8 @@ class _BySlopes:
             hints=_LINEAR,
         )
 
-    def _bounded(self, sign: int, upper: Polynomial) -> list[Proved]:
-        """The bound at `sign*g`."""
+    def bounded(self, sign: int) -> None:
+        """A bound of `N` at `sign*g`, named `extent`."""
         c, tools, op = self.c, self.tools, self.op
         product = tools.lemmas("cell_bound_product")
         c.names["X0"] = c.poly("pull") + c.poly("w*x0").scaled(Fraction(sign))
@@ -292,9 +304,9 @@ class _BySlopes:
             Q="pqmost",
             y="X0*gap*Ymid",
         )
-        return self._followed(sign, upper)
+        self._followed(sign)
 
-    def _followed(self, sign: int, upper: Polynomial) -> list[Proved]:
+    def _followed(self, sign: int) -> None:
         """`N` is its value at the low end, followed along the slope that is bounded."""
         c, tools, op = self.c, self.tools, self.op
         zero = Polynomial()
@@ -327,7 +339,11 @@ class _BySlopes:
         c.use(
             tools.lemma("abs(n) <= x", "n <= a", "b <= n", "a <= x", "-b <= x"), n="N", a="above", b="below", x="extent"
         )
-        # The rounding that the source adds.
+
+    def _added(self, sign: int, upper: Polynomial) -> list[Proved]:
+        """The bound with the rounding that the source adds."""
+        c, tools = self.c, self.tools
+        self.bounded(sign)
         added = upper - c.poly("extent")
         rate = added.terms[0][1] / c.poly("size").terms[0][1]
         if added != Polynomial.constant(rate) * c.poly("size"):

@@ -1,19 +1,32 @@
 """The guard's evaluation in binary64: each operation, over the reals and rounded, side by side.
 
-An element is an exact value X, what was computed for it f, and a count k, with the theorems
+An element is an exact value, what was computed for it, and a count k, with the theorems
 
     t**k * X <= f,    t**k * f <= X,    0 <= X,    0 <= f
 
-which is what `RoundingCount` claims of its integers.  Running the guard's source in this arithmetic proves it.
+of their magnitudes X and f, which is what `RoundingCount` claims of its integers.  Running the guard's source in this
+arithmetic proves it.  The magnitude of a value is the value times its sign, a polynomial whose square is 1: a variable
+where the sign is not known, so that one derivation serves both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from guarded_moments.proofs.derive.context import Context, DerivationError, at_least
 from guarded_moments.proofs.derive.toolbox import Toolbox
-from guarded_moments.proofs.evaluation import COMPARED, INFLATION, Binary64Arithmetic, Evaluation, T
+from guarded_moments.proofs.evaluation import (
+    COMPARED,
+    EXACT,
+    HELD,
+    INFLATION,
+    ONE,
+    POSITIVE,
+    Binary64Arithmetic,
+    Evaluation,
+    T,
+)
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
@@ -28,21 +41,31 @@ class Pair(NamedTuple):
     exact: Polynomial
     computed: Polynomial
     roundings: int
-    positive: bool
+    positive: bool  #: neither magnitude is zero
+    sign: Polynomial = ONE  #: of both
+
+    @property
+    def sizes(self) -> tuple[Polynomial, Polynomial]:
+        """The magnitudes, of the exact value and of the computed one."""
+        return self.sign * self.exact, self.sign * self.computed
 
 
 class EvaluationArithmetic:
     """`OrderedArithmetic[Pair]`: computes both, and proves how far apart they are."""
 
-    def __init__(self, tools: Toolbox, context: Context) -> None:
-        """Prove in a context that knows all definitions."""
+    def __init__(self, tools: Toolbox, context: Context, exact: Definitions, floats: Definitions) -> None:
+        """Prove in a context that knows all definitions, of the exact run and of the one in binary64."""
         self.tools, self.c = tools, context
+        context.by("0 <= t", "t == 1 - mu", "mu <= 1/2")
+        context.by("0 < t", "t == 1 - mu", "mu <= 1/2")
+        context.by("t <= 1", "t == 1 - mu", "0 < mu")
         facts = {"x": "0 <= x", "f": "f == x + x*d", "t": "t == 1 - mu", "low": "-d <= mu", "high": "d <= mu"}
         facts |= {"mu": "0 < mu", "t0": "0 <= t"}
         near = tools.by_products("t*x <= f", facts, "x low")
         #: `t*x <= f` and `t*f <= x` of one rounding.
         self.rounds = [*near, *tools.by_products("t*f <= x", facts, "x high t0", "x mu mu", "x high")]
-        self.exact, self.floats = ExactArithmetic(Definitions("guard_")), Binary64Arithmetic(Definitions("float_"))
+        self.turned = tools.lemma("s*f == s*x + s*x*d", "f == x + x*d", hints=_EQUATIONS)
+        self.exact, self.floats = ExactArithmetic(exact), Binary64Arithmetic(floats)
 
     def power(self, count: int) -> Polynomial:
         """`t**count`, shown to be nonnegative."""
@@ -62,46 +85,57 @@ class EvaluationArithmetic:
         weaker = self.tools.lemma("p*t*X <= x", "p*X <= x", "0 <= p", "0 <= X", "0 <= t <= 1")
         for exponent in range(one.roundings, count):
             p = self.power(exponent)
-            for large, small in ((one.exact, one.computed), (one.computed, one.exact)):
+            for large, small in (one.sizes, one.sizes[::-1]):
                 if exponent == 0:
                     self.c.add(self.c.known_fact(at_least(small, large))) if small != large else None
                 self.c.use(weaker, p=p, X=large, x=small)
         return one._replace(roundings=max(one.roundings, count))
 
-    def _rounded(self, exact: Polynomial, before: Polynomial, count: int, *, positive: bool) -> Pair:
-        """A rounding of `before`, of which `t**(count-1)*exact <= before` and so on are known."""
+    def rounded(
+        self, exact: Polynomial, before: Polynomial, count: int, *, positive: bool, sign: Polynomial = ONE
+    ) -> Pair:
+        """A rounding of `before`, of which `t**(count-1)*exact <= before` and so on are known, of the magnitudes."""
         c, tools = self.c, self.tools
-        result = self.floats._rounded(before)  # noqa: SLF001 - it was made when the definitions were stated
-        relative = Polynomial.variable(next(iter(result.variables)).replace("rounded", "relative"))
+        result, relative = self.rounding_of(before)
         p = self.power(count - 1)
         self.power(count)
+        if sign != ONE:
+            c.use(self.turned, s=sign, f=result, x=before, d=relative)
+        pair = Pair(exact, result, count, positive, sign)
+        before, (exact, result) = sign * before, pair.sizes
         c.use(self.rounds, x=before, f=result, d=relative)
         chain = tools.by_products("p*t*X <= f", {"p": "p*X <= x", "t": "t*x <= f", "t0": "0 <= t"}, "p t0", "t")
         back = tools.by_products("p*t*f <= X", {"p": "p*x <= X", "t": "t*f <= x", "p0": "0 <= p"}, "p", "t p0")
         for theorem in (chain, back):
             c.use(theorem, p=p, X=exact, x=before, f=result)
-        sign = "<" if positive else "<="
-        keeps = tools.lemma(f"0 {sign} f", f"0 {sign} x", "f == x + x*d", "abs(d) <= mu", "mu <= 1/2")
+        relation = "<" if positive else "<="
+        keeps = tools.lemma(f"0 {relation} f", f"0 {relation} x", "f == x + x*d", "abs(d) <= mu", "mu <= 1/2")
         c.use(keeps, x=before, f=result, d=relative)
-        return Pair(exact, result, count, positive)
+        return pair
+
+    def rounding_of(self, before: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """The rounded value and its relative error: variables that were made when the definitions were stated."""
+        result = self.floats.rounded(before)
+        return result, Polynomial.variable(next(iter(result.variables)).replace("rounded", "relative"))
 
     def add(self, a: Pair, b: Pair) -> Pair:
-        """`a + b`."""
+        """`a + b`, of one sign."""
         c, count = self.c, max(a.roundings, b.roundings)
         a, b = self._weakened(a, count), self._weakened(b, count)
         total = self.tools.lemma("p*(X + Y) <= x + y", "p*X <= x", "p*Y <= y")
         p = self.power(count)
         for one, other in _BOTH_WAYS:
-            c.use(total, p=p, X=a[one], Y=b[one], x=a[other], y=b[other])
+            c.use(total, p=p, X=a.sizes[one], Y=b.sizes[one], x=a.sizes[other], y=b.sizes[other])
         positive = a.positive or b.positive
         self._sum_sign(a, b, positive=positive)
-        return self._rounded(a.exact + b.exact, a.computed + b.computed, count + 1, positive=positive)
+        exact, before = a.exact + b.exact, a.computed + b.computed
+        return self.rounded(exact, before, count + 1, positive=positive, sign=a.sign)
 
     def _sum_sign(self, a: Pair, b: Pair, *, positive: bool) -> None:
         signs = ["<" if one.positive else "<=" for one in (a, b)]
         theorem = self.tools.lemma(f"0 {'<' if positive else '<='} x + y", f"0 {signs[0]} x", f"0 {signs[1]} y")
         for place in (0, 1):
-            self.c.use(theorem, x=a[place], y=b[place])
+            self.c.use(theorem, x=a.sizes[place], y=b.sizes[place])
 
     def mul(self, a: Pair, b: Pair) -> Pair:
         """`a * b`."""
@@ -111,30 +145,34 @@ class EvaluationArithmetic:
         facts = {"q": "0 <= q", "Y": "0 <= Y", "x": "0 <= x", "one": "p*X <= x", "other": "q*Y <= y"}
         times = self.tools.by_products("p*q*(X*Y) <= x*y", facts, "x other", "q Y one")
         for one, other in _BOTH_WAYS:
-            c.use(times, p=p, q=q, X=a[one], Y=b[one], x=a[other], y=b[other])
+            c.use(times, p=p, q=q, X=a.sizes[one], Y=b.sizes[one], x=a.sizes[other], y=b.sizes[other])
         positive = a.positive and b.positive
         product = self.tools.positive_product if positive else self.tools.product
         for place in (0, 1):
-            c.use(product, x=a[place], y=b[place])
-        count = a.roundings + b.roundings + 1
-        return self._rounded(a.exact * b.exact, a.computed * b.computed, count, positive=positive)
+            c.use(product, x=a.sizes[place], y=b.sizes[place])
+        exact, before, count = a.exact * b.exact, a.computed * b.computed, a.roundings + b.roundings + 1
+        return self.rounded(exact, before, count, positive=positive, sign=a.sign * b.sign)
 
     def div(self, a: Pair, b: Pair) -> Pair:
-        """`a / b`."""
+        """`a / b`, for `b` that is positive."""
         c, tools = self.c, self.tools
         exact, before = self.exact.div(a.exact, b.exact), self.floats.definitions.quotient(a.computed, b.computed)
         p, q = self.power(a.roundings), self.power(b.roundings)
         self.power(a.roundings + b.roundings)
         sign = tools.positive_quotient if a.positive else tools.nonnegative_quotient
-        c.use(sign, d=b.exact, p=a.exact, q=exact)
-        c.use(sign, d=b.computed, p=a.computed, q=before)
+        turned = tools.lemma("s*q*d == s*p", "q*d == p", hints=_EQUATIONS)
+        sizes = (a.sign * exact, a.sign * before)
+        for place, quotient in enumerate((exact, before)):
+            if a.sign != ONE:
+                c.use(turned, s=a.sign, q=quotient, d=b[place], p=a[place])
+            c.use(sign, d=b[place], p=a.sizes[place], q=sizes[place])
         # p*q*Q*Y = q*(p*X) <= q*x = q*y*z <= Y*z, and Y is positive.
         facts = {"X": "Q*Y == X", "x": "z*y == x", "one": "p*X <= x", "other": "q*y <= Y", "q": "0 <= q", "z": "0 <= z"}
         below = tools.by_products("(p*q*Q)*Y <= z*Y", facts, "q one", "z other")
-        for one, other, mine, theirs in ((0, 1, exact, before), (1, 0, before, exact)):
-            c.use(below, p=p, q=q, Q=mine, z=theirs, X=a[one], Y=b[one], x=a[other], y=b[other])
-            c.use(tools.factor_removed, x=p * q * mine, y=theirs, t=b[one])
-        return self._rounded(exact, before, a.roundings + b.roundings + 1, positive=a.positive)
+        for one, other in _BOTH_WAYS:
+            c.use(below, p=p, q=q, Q=sizes[one], z=sizes[other], X=a.sizes[one], Y=b[one], x=a.sizes[other], y=b[other])
+            c.use(tools.factor_removed, x=p * q * sizes[one], y=sizes[other], t=b[one])
+        return self.rounded(exact, before, a.roundings + b.roundings + 1, positive=a.positive, sign=a.sign)
 
     def sqrt(self, a: Pair) -> Pair:
         """The square root; a platform's, so with two roundings more."""
@@ -150,7 +188,11 @@ class EvaluationArithmetic:
             c.use(square, p=p, P=p * p, X=a[one], x=a[other], S=mine, s=theirs)
             c.use(tools.product, x=p, y=mine)
             c.use(tools.roots, x=p * mine, y=theirs)
-        near = self._rounded(exact, before, half + 1, positive=False)
+        if a.positive:
+            positive = tools.lemma("0 < s", "0 <= s", "s*s == x", "0 < x", hints=Hints(ladder=((2, 3, 1),)))
+            for place, root in enumerate((exact, before)):
+                c.use(positive, s=root, x=a[place])
+        near = self.rounded(exact, before, half + 1, positive=a.positive)
         result = self.floats.sqrt(a.computed)
         self.power(half + 3)
         p = self.power(half + 1)
@@ -158,19 +200,16 @@ class EvaluationArithmetic:
         back = tools.lemma("p*t*t*f <= X", "p*x <= X", "t*t*f <= x", "0 <= p")
         for theorem in (last, back):
             c.use(theorem, p=p, X=exact, x=near.computed, f=result)
-        c.use(self.tools.product, x=T * T, y=near.computed)
-        c.use(tools.transitive, x=Polynomial(), y=T * T * near.computed, z=result)
-        return Pair(exact, result, half + 3, positive=False)
+        sign = "<" if a.positive else "<="
+        c.use(tools.lemma(f"0 {sign} f", f"0 {sign} x", "0 < t", "t*t*x <= f"), t=T, x=near.computed, f=result)
+        return Pair(exact, result, half + 3, positive=a.positive)
 
     def distance(self, a: Pair, b: Pair) -> Pair:
         """`|a - b|` of two exact inputs."""
         exact = self.exact.distance(a.exact, b.exact)
         same = self.floats.definitions.magnitude(a.computed - b.computed)
-        equal = self.tools.lemma(
-            "x <= y and y <= x", "0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z", hints=Hints(ladder=((2, 2, 1),))
-        )
-        self.c.use(equal, x=exact, y=same, z=a.exact - b.exact)
-        return self._rounded(exact, same, 1, positive=False)
+        self.c.use(self._same_magnitude(), x=exact, y=same, z=a.exact - b.exact)
+        return self.rounded(exact, same, 1, positive=False)
 
     def _same_magnitude(self) -> list[Proved]:
         given = ("0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z")
@@ -179,10 +218,7 @@ class EvaluationArithmetic:
     def absolute(self, a: Pair) -> Pair:
         """`|a|` of an exact input."""
         exact, same = self.exact.absolute(a.exact), self.floats.absolute(a.computed)
-        equal = self.tools.lemma(
-            "x <= y and y <= x", "0 <= x", "0 <= y", "x*x == z*z", "y*y == z*z", hints=Hints(ladder=((2, 2, 1),))
-        )
-        self.c.use(equal, x=exact, y=same, z=a.exact)
+        self.c.use(self._same_magnitude(), x=exact, y=same, z=a.exact)
         return Pair(exact, same, 0, positive=False)
 
     def minimum(self, a: Pair, b: Pair) -> Pair:
@@ -235,22 +271,23 @@ _EQUATIONS = Hints(ladder=((1, 9, 2),))
 _EXTREME = Hints(ladder=((2, 4, 0), (2, 4, 1)))
 
 
+def held_constants(tools: Toolbox, c: Context, positive: Collection[str] = POSITIVE) -> GuardConstants[Pair]:
+    """The guard's constants: each was rounded up once, which is as good as two roundings."""
+    pairs = []
+    for name, exact, held in zip(GuardConstants._fields, EXACT, HELD, strict=True):
+        sign = "<" if name in positive else "<="
+        c.use(tools.lemma(f"0 {sign} y", f"0 {sign} x", "x <= y"), x=exact, y=held)
+        c.use(tools.lemma("t*t*x <= y", "x <= y", "0 <= x", "0 <= t <= 1"), x=exact, y=held)
+        pairs.append(Pair(exact, held, 2, positive=name in positive))
+    return GuardConstants(*pairs)
+
+
 def derive_evaluation(tools: Toolbox, stated: Evaluation) -> list[Proved]:
     """Derive that what is compared is at least the exact bound."""
     c = Context(tools.prover, sorted(stated.hypotheses, key=str))
-    c.by("0 <= t", "t == 1 - mu", "mu <= 1/2")
-    c.by("0 < t", "t == 1 - mu", "mu <= 1/2")
-    c.by("t <= 1", "t == 1 - mu", "0 < mu")
-    op = EvaluationArithmetic(tools, c)
-    pairs = []
-    for name in GuardConstants._fields:
-        exact, held = getattr(stated.exact, name), getattr(stated.held, name)
-        sign = "<" if name == "eps" else "<="
-        c.use(tools.lemma(f"0 {sign} y", f"0 {sign} x", "x <= y"), x=exact, y=held)
-        c.use(tools.lemma("t*t*x <= y", "x <= y", "0 <= x", "0 <= t <= 1"), x=exact, y=held)
-        pairs.append(Pair(exact, held, 2, positive=name == "eps"))
+    op = EvaluationArithmetic(tools, c, Definitions("guard_"), Definitions("float_"))
     inputs = [Pair(value, value, 0, positive=False) for value in stated.state]
-    total = make_deviation_bound(op)(GuardConstants(*pairs), *inputs)
+    total = make_deviation_bound(op)(held_constants(tools, c), *inputs)
     if (total.exact, total.computed, total.roundings) != (stated.bound, stated.evaluated, stated.roundings):
         raise DerivationError(f"{total.roundings} roundings were derived, and {stated.roundings} counted")
     # compared = f*inflation*(1 + d) >= f*inflation*t >= X*t**(count + 1)*inflation >= X.

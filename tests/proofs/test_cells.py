@@ -24,7 +24,7 @@ from guarded_moments.reference.guard.constants import GuardConstants
 STATEMENTS = {CELL_BY_ENDS: cell_by_ends, CELL_BY_SLOPES: cell_by_slopes}
 
 
-def run_of(stated: CellStatement, chance: np.random.Generator) -> Run:
+def given_of(chance: np.random.Generator) -> dict[str, mpf]:
     """A state, a recovered one, a cell of any width and a gradient inside, with the constants of a usual Adam."""
     w, c, b = mpf("0.1"), mpf("0.001"), mpf("0.3")
     given = dict.fromkeys(GuardConstants._fields, mpf(0))
@@ -35,8 +35,11 @@ def run_of(stated: CellStatement, chance: np.random.Generator) -> Run:
     given["m_hat"] = given["m"] * mpf(chance.uniform(0.9, 1.1))
     low = mpf(chance.uniform(0.1, 3)) * mpf("1e-3")
     width = low * mpf(2.0 ** -chance.integers(0, 12))
-    given |= {"low": low, "g": low + width * mpf(chance.random()), "high": low + width}
-    return Run(given, [stated.definitions], [])
+    return given | {"low": low, "g": low + width * mpf(chance.random()), "high": low + width}
+
+
+def run_of(stated: CellStatement, chance: np.random.Generator) -> Run:
+    return Run(given_of(chance), [stated.definitions], [])
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

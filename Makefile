@@ -40,9 +40,10 @@ audit: setup ## train a small model, then compress, recover and audit its optimi
 	@echo '  audit.json              what the audit found'
 
 report: audit ## write what an auditor reads of the same job
-	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --report $(JOB)/report.html --report $(JOB)/report.json --force
+	$(BIN)/gmc audit $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --report $(JOB)/report.html --report $(JOB)/report.json --attestation $(JOB)/optimizer.intoto.json --force
+	$(BIN)/gmc verify $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --attestation $(JOB)/optimizer.intoto.json
 	@echo
-	@echo 'the report: report.html and report.json, in $(JOB)/'
+	@echo 'the report: report.html and report.json, in $(JOB)/; the attestation: optimizer.intoto.json'
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format

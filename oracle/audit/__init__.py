@@ -7,7 +7,7 @@ Claimed: the result does not depend on where or in which order parts were decide
 
 from guarded_moments.oracle.audit.part import Part, audit_part, position_of
 from guarded_moments.oracle.audit.results import Audit, Finding, PartAudit, TensorAudit, combined, reasons_of
-from guarded_moments.oracle.audit.whole import audit
+from guarded_moments.oracle.audit.whole import audit, require_own
 
 __all__ = [
     "Audit",
@@ -20,4 +20,5 @@ __all__ = [
     "combined",
     "position_of",
     "reasons_of",
+    "require_own",
 ]

@@ -56,8 +56,7 @@ def audit(
         concurrent.futures.BrokenExecutor: the executor lost a process and does not begin again.
     """
     require_subnormals()
-    parameters = {(parameter.place, parameter.key): parameter for parameter in parameters_of(native)}
-    _require_own(state, native, parameters)
+    require_own(state, native)
     claims = [state.claim_for(tensor) for tensor in state.tensors]
     result = Audit(
         claims=sorted({claim.sentence() for claim in claims}),
@@ -68,7 +67,7 @@ def audit(
         result.kept[kept.because] = result.kept.get(kept.because, 0) + kept.numel
     result.tensors = [TensorAudit(tensor.where, tensor.implementation) for tensor in state.tensors]
     done, machines = sum(result.kept.values()), {machine_in_words()}
-    for place, part in _decided(_parts(state, parameters), executor, ahead):
+    for place, part in _decided(_parts(state, _parameters(native)), executor, ahead):
         result.add(place, part)
         machines.add(part.machine)
         done += part.found.coordinates
@@ -78,14 +77,16 @@ def audit(
     return result
 
 
-def _require_own(
-    state: GuardedState, native: Mapping[str, Any], parameters: Mapping[tuple[Place, int | str], Parameter]
-) -> None:
+def require_own(state: GuardedState, native: Mapping[str, Any]) -> None:
     """Refuse a native checkpoint that differs in any bit from the one the file was made from.
 
     This also establishes that what `recover` will give back beside the moments (steps, param_groups, everything else)
     is what the claim was audited with.
+
+    Raises:
+        CheckpointError: naming the first difference.
     """
+    parameters = _parameters(native)
     guarded = frozenset((*tensor.place, "state", tensor.key, moment) for tensor in state.tensors for moment in MOMENTS)
     difference = first_difference(dict(state.skeleton), dict(native), guarded)
     if difference is not None:
@@ -98,6 +99,10 @@ def _require_own(
             raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} is at another step")
         if tensor.native_digest != digest_of(parameter.m, parameter.v):
             raise CheckpointError(f"not the file's own native checkpoint: {tensor.where} has other moments")
+
+
+def _parameters(native: Mapping[str, Any]) -> dict[tuple[Place, int | str], Parameter]:
+    return {(parameter.place, parameter.key): parameter for parameter in parameters_of(native)}
 
 
 def _parts(state: GuardedState, parameters: Mapping[tuple[Place, int | str], Parameter]) -> Iterator[tuple[int, Part]]:

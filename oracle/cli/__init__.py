@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compress": "Store an Adam checkpoint in about a quarter of the space, with a guarantee.",
         "recover": "Turn a .gmc file back into a state_dict that load_state_dict takes.",
         "audit": "Check the guarantee on every coordinate of a .gmc file.",
+        "verify": "Check that a file, its native checkpoint and an attestation belong together.",
         "prove": "Prove the theorem behind the guard from certificates, and its lemmas with solvers.",
         "bench": "Measure every codec: bits, times, and what was published.",
         "sweep": "Show bits and escapes while one choice changes.",

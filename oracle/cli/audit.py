@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,22 @@ from rich.table import Table
 
 from guarded_moments.oracle.audit import Audit, Finding, audit, combined, reasons_of
 from guarded_moments.oracle.cli import audit_report
+from guarded_moments.oracle.cli.audit_attestation import Attesting
 from guarded_moments.oracle.cli.audit_report import print_schema
+from guarded_moments.oracle.cli.audit_workers import deciding
+from guarded_moments.oracle.cli.audited_files import pairs
 from guarded_moments.oracle.cli.common import (
     FILE,
     NUMBER,
     force_option,
     foreign_rates,
-    is_folder,
     out,
     percent,
     progress_bar,
     said_of,
 )
-from guarded_moments.oracle.platform import platform_certificate
 from guarded_moments.oracle.report import Gatherer, facts_of
 from guarded_moments.oracle.stuck_steps import stuck_steps
-from guarded_moments.reference.checkpoint import GuardedState, load_checkpoint, read
-from guarded_moments.reference.checkpoint.distributed import Folder, shards_of
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.floats import hex_of
@@ -52,6 +51,12 @@ from guarded_moments.reference.floats import hex_of
     "--compare", "earlier", type=FILE, metavar="FILE.json", help="Show in the page what changed since that report."
 )
 @click.option(
+    "--attestation",
+    type=FILE,
+    metavar="FILE",
+    help="Write an in-toto statement: which files, which claim, what was found. gmc verify checks it.",
+)
+@click.option(
     "--report-schema",
     is_flag=True,
     is_eager=True,
@@ -59,6 +64,15 @@ from guarded_moments.reference.floats import hex_of
     callback=print_schema,
     help="Only print the schema of the report's JSON.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes of this machine that decide; each takes a part of a tensor at a time.",
+)
+@click.option("--dask", "address", metavar="ADDRESS", help="Let the workers of a running Dask cluster decide instead.")
 @click.option("--lr", type=NUMBER, help="Audit the claim at this learning rate instead of the one in the file.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
@@ -68,6 +82,9 @@ def command(
     json_file: Path | None,
     reports: tuple[Path, ...],
     earlier: Path | None,
+    attestation: Path | None,
+    workers: int,
+    address: str | None,
     lr: float | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
@@ -80,68 +97,108 @@ def command(
     \b
       gmc audit optimizer.gmc --native optimizer.pt --report report.html --report report.json
       gmc audit newer.gmc --native newer.pt --report report.html --compare earlier.json
+      gmc audit optimizer.gmc --native optimizer.pt --attestation optimizer.intoto.json
+      gmc audit checkpoint.gmc --native checkpoint --workers 8
 
     A report also replays the proofs, compares torch with the op model on these states, and looks for counterexamples
     to what is not claimed.  With SOURCE_DATE_EPOCH set the time it took is left out, so that two runs give equal bytes.
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
+    _refuse_contradictions(reports, earlier, attestation, workers, address, lr)
     given = (compressed, native, *(() if earlier is None else (earlier,)))
-    if json_file is not None:
-        check_output(json_file, overwrite=force, inputs=(*given, *reports))
+    _check_outputs((json_file, attestation), (*given, *reports), overwrite=force)
     audit_report.require(reports, overwrite=force, inputs=given)
-    if earlier is not None and not any(path.suffix == ".html" for path in reports):
-        raise click.UsageError("--compare shows its changes in a page: give --report FILE.html too")
     before = None if earlier is None else audit_report.read_earlier(earlier)
-    started = time.perf_counter()
-    results, rates, size = [], dict[str, None](), 0
-    gatherer = Gatherer() if reports else None
-    for path, state, checkpoint in _files(compressed, native):
-        audited = state if lr is None else state.at_rate(lr)
-        text = f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors"
-        with progress_bar(text) as progress, said_of(native):
-            results.append(audit(audited, checkpoint, progress))
-        if gatherer is not None:
-            with progress_bar("looking for counterexamples beyond the claim") as progress:
-                gatherer.add(audited, checkpoint, progress)
-        rates.update(dict.fromkeys((*foreign_rates(audited), *stuck_steps(audited))))
-        size += path.stat().st_size - bytes_beside(path)
-    seconds = time.perf_counter() - started
-    result = combined(results)
-    bit_rate = 8 * size / result.coordinates if result.coordinates else 0.0
+    attesting = None if attestation is None else Attesting(compressed, native)
+    job = _Job(Gatherer() if reports else None, attesting)
+    with deciding(workers, address) as who:
+        job.run(compressed, native, lr, who)
+    result, bit_rate, seconds = combined(job.results), job.bit_rate, job.seconds
     if json_file is not None:
         content = json.dumps(as_json(result, bit_rate), indent=1)
         with replacing(json_file, overwrite=force) as temporary:
             temporary.write_text(content + "\n", encoding="utf-8")
-    if gatherer is not None:
+    if job.gatherer is not None:
         evidence = audit_report.evidence()
-        files = audit_report.files_of(compressed, native)
-        run = audit_report.run_of(compressed, files, time.perf_counter() - started, list(rates))
-        facts = facts_of(result, gatherer, evidence, run, bit_rate)
+        run = audit_report.run_of(result, compressed, native, time.perf_counter() - job.started, list(job.rates))
+        facts = facts_of(result, job.gatherer, evidence, run, bit_rate)
         changes = None if earlier is None else audit_report.changes_since(earlier, before, facts)
         audit_report.write_reports(reports, facts, changes, overwrite=force)
+    if attesting is not None and attestation is not None:
+        attesting.write(attestation, result, overwrite=force)
     console = out()
     if verbose:
         console.print(_tensor_table(result))
-    for line in rates:
+    for line in job.rates:
         console.print(line)
     _summary(console, result, bit_rate, seconds)
-    for path in reports:
-        console.print(f"report    {path}")
+    for kind, path in [*(("report", path) for path in reports), ("attested", attestation)]:
+        if path is not None:
+            console.print(f"{kind:<9} {path}")
     return 0 if result.holds else 1
 
 
-def _files(compressed: Path, native: Path) -> Iterator[tuple[Path, GuardedState, dict[str, Any]]]:
-    """The compressed files with their states and the native checkpoints they were made from: one, or a folder's."""
-    if not is_folder(compressed):
-        yield compressed, read(compressed), load_checkpoint(native)
-        return
-    folder = Folder(native)
-    for shard in shards_of(compressed):
-        yield shard.path, shard.state, folder.shard(shard.file)
+def _refuse_contradictions(
+    reports: Sequence[Path],
+    earlier: Path | None,
+    attestation: Path | None,
+    workers: int,
+    address: str | None,
+    lr: float | None,
+) -> None:
+    if address is not None and workers > 1:
+        raise click.UsageError("--workers and --dask exclude each other")
+    if attestation is not None and lr is not None:
+        raise click.UsageError("--attestation is about the file's own claim, and --lr audits another")
+    if earlier is not None and not any(path.suffix == ".html" for path in reports):
+        raise click.UsageError("--compare shows its changes in a page: give --report FILE.html too")
+
+
+class _Job:
+    """File after file through the audit, and through what else looks at them."""
+
+    def __init__(self, gatherer: Gatherer | None, attesting: Attesting | None) -> None:
+        self.gatherer, self._attesting = gatherer, attesting
+        self.results: list[Audit] = []
+        self.rates: dict[str, None] = {}  #: lines about learning rates and steps, each once
+        self.started = time.perf_counter()
+        self.seconds = 0.0  #: that the files took
+        self._size = 0
+
+    @property
+    def bit_rate(self) -> float:
+        """Stored bits a coordinate, of the optimizers' states alone."""
+        coordinates = sum(result.coordinates for result in self.results)
+        return 8 * self._size / coordinates if coordinates else 0.0
+
+    def run(self, compressed: Path, native: Path, lr: float | None, who: Mapping[str, Any]) -> None:
+        """Audit every file; `who` decides, as `audit` takes it."""
+        for path, state, checkpoint in pairs(compressed, native):
+            audited = state if lr is None else state.at_rate(lr)
+            text = f"auditing {state.coordinates:,} coordinates of {len(state.tensors)} tensors"
+            with progress_bar(text) as progress, said_of(native):
+                self.results.append(audit(audited, checkpoint, progress, **who))
+            if self.gatherer is not None:
+                with progress_bar("looking for counterexamples beyond the claim") as progress:
+                    self.gatherer.add(audited, checkpoint, progress)
+            if self._attesting is not None:
+                self._attesting.claims.add(state)
+            self.rates.update(dict.fromkeys((*foreign_rates(audited), *stuck_steps(audited))))
+            self._size += path.stat().st_size - bytes_beside(path)
+        self.seconds = time.perf_counter() - self.started
+
+
+def _check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse, before any work, an output that would destroy something or another output."""
+    taken = list(inputs)
+    for path in outputs:
+        if path is not None:
+            check_output(path, overwrite=overwrite, inputs=taken)
+            taken.append(path)
 
 
 def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:
     """The result as plain data: counts, deviations in learning rates, values as hexadecimal with bits."""
-    certificate = platform_certificate()
+    certificate = audit_report.certificate_of(result)
     return {
         "claims": result.claims,
         "not_claimed": result.not_claimed,
@@ -161,6 +218,7 @@ def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:
         "max_deviation_at": None if result.closest is None else result.closest.as_json(),
         "found_violations": [finding.as_json() for finding in result.findings],
         "platform": result.platform,
+        "elsewhere": result.elsewhere,
         "platform_certificate": None if certificate is None else certificate.as_json(),
         "tensors": [vars(tensor) for tensor in result.tensors],
     }
@@ -188,11 +246,13 @@ def _summary(console: Console, result: Audit, bit_rate: float, seconds: float) -
         )
     for finding in result.findings:
         console.print(f"violation {_in_words(finding)}")
-    certificate = platform_certificate()
+    certificate = audit_report.certificate_of(result)
     for sentence in (
         ["torch.sqrt: not certified here; run gmc certify-platform"] if certificate is None else certificate.sentences()
     ):
         console.print(f"platform  {sentence}")
+    for machine in result.elsewhere:
+        console.print(f"platform  parts were decided on another machine, of which that says nothing: {machine}")
     console.print(f"time      {seconds:.1f} s on {result.platform}")
     console.print(f"not claimed: {result.not_claimed}")
 

@@ -14,8 +14,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from guarded_moments.oracle.cli.common import is_folder, said_of
-from guarded_moments.oracle.platform import platform_certificate
+from guarded_moments.oracle.audit import Audit
+from guarded_moments.oracle.cli.audited_files import described, files_of
+from guarded_moments.oracle.cli.common import said_of
+from guarded_moments.oracle.platform import Certificate, platform_certificate
 from guarded_moments.oracle.report import Evidence, Run, difference, page, report_schema, require_report
 from guarded_moments.proofs import ProofFileError, all_lemmas, check_certificates
 from guarded_moments.proofs.check import LEMMA, CheckedClaim, proof_text
@@ -33,7 +35,6 @@ from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 KINDS = (".html", ".json")
 #: Set by those who want two runs to give the same bytes (reproducible-builds.org): the time is then left out.
 REPRODUCIBLE = "SOURCE_DATE_EPOCH"
-_BLOCK = 1 << 20
 
 
 def print_schema(context: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
@@ -103,7 +104,7 @@ def evidence() -> Evidence:
         assumed=list(paragraphs(ASSUMED)),
         argued=list(paragraphs(NOT_DERIVED)),
         not_covered=list(NOT_COVERED),
-        proof_file_sha256=hashlib.sha256(content.encode()).hexdigest(),
+        proof_file_sha256=proof_digest(),
     )
 
 
@@ -119,32 +120,25 @@ def _claim(claim: CheckedClaim, *, name: str) -> dict[str, str]:
     return {"name": name, "statement": claim.text, "status": claim.problem or "proved"}
 
 
-def files_of(compressed: Path, native: Path) -> list[tuple[str, Path]]:
-    """What is read: both files, or those of both folders by name."""
-    found = []
-    for role, path in (("compressed", compressed), ("native", native)):
-        inside = sorted(one for one in path.iterdir() if one.is_file()) if is_folder(path) else [path]
-        found += [(role, one) for one in inside]
-    return found
+def proof_digest() -> str:
+    """The SHA-256 of the file of proofs that this package holds."""
+    return hashlib.sha256(proof_text().encode()).hexdigest()
 
 
-def run_of(compressed: Path, files: Sequence[tuple[str, Path]], seconds: float, notes: Sequence[str]) -> Run:
+def certificate_of(result: Audit) -> Certificate | None:
+    """The certificate of this machine, where it is the only one that decided anything."""
+    return None if result.elsewhere else platform_certificate()
+
+
+def run_of(result: Audit, compressed: Path, native: Path, seconds: float, notes: Sequence[str]) -> Run:
     """What was run on what, with the digests of all files."""
+    elsewhere = [f"parts were decided on another machine: {machine}" for machine in result.elsewhere]
     return Run(
         subject=compressed.name,
         command=shlex.join(["gmc", *sys.argv[1:]]),
-        files=[_file(role, path) for role, path in files],
+        files=described(files_of(compressed, native)),
         versions=dict(installed_versions()),
-        certificate=platform_certificate(),
+        certificate=certificate_of(result),
         seconds=None if REPRODUCIBLE in os.environ else seconds,
-        notes=list(notes),
+        notes=[*notes, *elsewhere],
     )
-
-
-def _file(role: str, path: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-    return {"role": role, "name": path.name, "bytes": size, "sha256": digest.hexdigest()}

@@ -91,15 +91,16 @@ def facts_of(result: Audit, gatherer: Gatherer, evidence: Evidence, run: Run, bi
         ],
         "run": {"subject": run.subject, "command": run.command, "seconds": run.seconds, "notes": list(run.notes)},
     }
-    plain: dict[str, Any] = _plain(facts)
-    return plain
+    data: dict[str, Any] = plain(facts)
+    return data
 
 
-def _plain(data: Any) -> Any:  # noqa: ANN401 - JSON
+def plain(data: Any) -> Any:  # noqa: ANN401 - JSON
+    """The same for JSON, which has no infinity and no NaN: these become words."""
     if isinstance(data, dict):
-        return {key: _plain(value) for key, value in data.items()}
+        return {key: plain(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_plain(value) for value in data]
+        return [plain(value) for value in data]
     return data if not isinstance(data, float) or math.isfinite(data) else str(data)
 
 
@@ -140,12 +141,18 @@ def _gradients(bound: float) -> int:
     return 2 * (bits + 1 - (from_bits(bits) > bound))
 
 
-def _verdict(result: Audit, bit_rate: float) -> dict[str, Any]:
-    word = "HOLDS" if result.holds else "DOES NOT HOLD"
+def word_of(result: Audit) -> str:
+    """The verdict: only `HOLDS` says that the claim was established for every coordinate."""
+    if not result.tensors:
+        return "NOTHING IS GUARDED"
     if result.total("undecided") and not result.total("violations"):
-        word = "UNDECIDED"
+        return "UNDECIDED"
+    return "HOLDS" if result.holds else "DOES NOT HOLD"
+
+
+def _verdict(result: Audit, bit_rate: float) -> dict[str, Any]:
     return {
-        "word": word if result.tensors else "NOTHING IS GUARDED",
+        "word": word_of(result),
         "coordinates": result.coordinates,
         "tensors": len(result.tensors),
         **{

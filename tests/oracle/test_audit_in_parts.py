@@ -12,6 +12,7 @@ from tests.oracle.cli.checkpoints import accepted, levels_up, trained, with_code
 
 from guarded_moments.oracle.audit import PartAudit, audit, whole
 from guarded_moments.reference.checkpoint import GuardedState, compress
+from guarded_moments.reference.checkpoint.encoding import Granularity
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.codecs import CODECS
 
@@ -75,7 +76,7 @@ def test_where_a_file_is_cut_changes_no_count_and_no_finding(
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_decoded_from_the_middle(codec: str, native: StateDict, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = "per-block" if CODECS[codec].granularities else "per-tensor"
+    grid: Granularity = "per-block" if CODECS[codec].granularities else "per-tensor"
     encoded = compress(native, tolerance=0.01, grad_bound=1.0, codec=codec, grid=grid)
     uncut = audit(encoded, native)
     monkeypatch.setattr(whole, "PART", 37)

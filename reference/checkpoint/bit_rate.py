@@ -32,7 +32,7 @@ def bit_rate(state: GuardedState) -> BitRate:
     coordinates = max(1, state.coordinates)
     sizes = [_bytes_of(tensor) for tensor in state.tensors]
     codes, escapes, parameters = (8 * sum(part) / coordinates for part in zip((0, 0, 0), *sizes, strict=True))
-    metadata = len(packing.description(state)) + file_format.skeleton_bytes(state)
+    metadata = len(packing.compress_description(packing.description(state))) + file_format.skeleton_bytes(state)
     return BitRate(codes, escapes, parameters, 8 * metadata / coordinates)
 
 

@@ -1,12 +1,14 @@
-"""The `.gmc` file: what a `GuardedState` becomes, guarded against damage by a digest of every byte.
+"""The `.gmc` file: what a `GuardedState` becomes, guarded against damage by digests of every byte.
 
-    description             format version, claim, sizes
+    description             format version, claim, certificate, sizes, digests
     "skeleton"              `pickled`: [[place, state_dict], ...], the optimizers' states without the guarded moments,
                             and where they lie in the checkpoint
     "beside"                `pickled`: what else is in the checkpoint, such as weights; absent where that is nothing
     the rest                see `packing`; files of format version 1: see `version_1`
 
-`container` says how these lie in the file, `writing` how files come to be; each is read back before it takes its place.
+`docs/file-format.md` specifies all of it, for readers in other languages.  `container` says how these lie in the file,
+`writing` how files come to be; each is read back before it takes its place.  A reader passes over arrays and members of
+objects that it does not know; what cannot be passed over raises the format version.
 
 Claimed: `read` returns what `write` was given, or raises; a single changed bit anywhere is found.  Trusted: zlib,
 SHA-256, and `torch.load(weights_only=True)` for the skeleton.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import os
 import pickle
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,14 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint import packing, version_1
-from guarded_moments.reference.checkpoint.container import check_digest, chunks, contents, described
+from guarded_moments.reference.checkpoint.container import (
+    check_arrays,
+    check_file,
+    check_header,
+    chunks,
+    contents,
+    header_of,
+)
 from guarded_moments.reference.checkpoint.layouts import apart, together
 from guarded_moments.reference.checkpoint.pickled import pack, unpack
 from guarded_moments.reference.checkpoint.spool import Spool
@@ -34,7 +44,9 @@ from guarded_moments.reference.checkpoint.writing import drop_from_cache, replac
 from guarded_moments.reference.claim import GradientBound, Tolerance
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+#: The last version in which the digest was one, of the whole file, and no certificate was written.
+_LAST_WITH_ONE_DIGEST = 2
 
 
 def write(state: GuardedState, path: Path, *, overwrite: bool = False, spool: Spool | None = None) -> int:
@@ -115,14 +127,31 @@ def _chunks(state: GuardedState, spool: Spool) -> list[memoryview]:
     beside, skeleton = _parts(state)
     parts = {"skeleton": skeleton} if beside is None else {"skeleton": skeleton, "beside": beside}
     packed = {name: pack(part, spool) for name, part in parts.items()}
+    text = packing.description(state)
     description = {
         "format_version": FORMAT_VERSION,
         "tolerance": repr(state.tolerance.value),
         "gradient_bound": repr(state.gradient_bound.value),
         "horizon": "1",
+        "certificate": certificate(state),
+        "description_bytes": len(text),
         "pickled_bytes": {name: part.size for name, part in packed.items()},
     }
-    return chunks({**packing.packed(state), **{name: [part.packed] for name, part in packed.items()}}, description)
+    moments = packing.packed(state, packing.compress_description(text))
+    arrays = {**moments, **{name: [part.packed] for name, part in packed.items()}}
+    return chunks(arrays, description, packing.BY_TENSOR)
+
+
+def certificate(state: GuardedState) -> dict[str, Any]:
+    """What was guaranteed by whom, about how much; the hyperparameters, by tensor, are in the tensors' description."""
+    return {
+        "op_models": sorted({tensor.implementation for tensor in state.tensors}),
+        "guard": state.guard,
+        "coordinates": state.coordinates,
+        "escaped": state.escapes,
+        "kept": sum(tensor.numel for tensor in state.kept),
+        "made_by": dict(state.made_by),
+    }
 
 
 def _parts(state: GuardedState) -> tuple[object, object]:
@@ -152,7 +181,8 @@ def bytes_beside(path: Path) -> int:
 
 
 def _state(content: Tensor, spool: Spool) -> GuardedState:
-    description = described(content)
+    header = header_of(content)
+    description = header.description
     version = description.get("format_version")
     if not isinstance(version, int):
         msg = "is no .gmc file: its metadata names no format version"
@@ -163,18 +193,24 @@ def _state(content: Tensor, spool: Spool) -> GuardedState:
             "install a newer guarded-moments"
         )
         raise FormatError(msg)
-    check_digest(content)
     try:
-        return _assemble(version, description, contents(content), spool)
+        if version <= _LAST_WITH_ONE_DIGEST:
+            check_file(content, header)
+            arrays = contents(content, header)
+        else:
+            check_header(header)
+            arrays = contents(content, header)
+            check_arrays(arrays, header, packing.BY_TENSOR)
+        return _assemble(version, description, arrays, spool)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, zlib.error, RuntimeError) as error:
-        msg = f"is inconsistent although its digest is right ({type(error).__name__}: {error})"
+        msg = f"is inconsistent although its digests are right ({type(error).__name__}: {error})"
         raise FormatError(msg) from None
     except pickle.UnpicklingError:
         msg = "its skeleton holds objects that only unsafe loading could restore"
         raise FormatError(msg) from None
 
 
-def _assemble(version: int, description: dict[str, Any], tensors: dict[str, Tensor], spool: Spool) -> GuardedState:
+def _assemble(version: int, description: Mapping[str, Any], tensors: dict[str, Tensor], spool: Spool) -> GuardedState:
     if version == 1:
         skeleton: Any = unpack(tensors["skeleton"], int(description["skeleton_bytes"]), "skeleton", spool)
         guarded, kept = version_1.unpacked(description, tensors, skeleton)
@@ -183,11 +219,19 @@ def _assemble(version: int, description: dict[str, Any], tensors: dict[str, Tens
         parts: dict[str, Any] = {name: unpack(tensors[name], int(sizes[name]), name, spool) for name in sizes}
         states = [(tuple(place), state_dict) for place, state_dict in parts["skeleton"]]
         skeleton = together(parts.get("beside"), states)
-        guarded, kept = packing.unpacked(tensors, skeleton)
-    return GuardedState(
+        size = None if version <= _LAST_WITH_ONE_DIGEST else int(description["description_bytes"])
+        guarded, kept = packing.unpacked(tensors, skeleton, size)
+    made = description.get("certificate", {})
+    state = GuardedState(
         tolerance=Tolerance(float(description["tolerance"])),
         gradient_bound=GradientBound(float(description["gradient_bound"])),
         tensors=guarded,
         kept=kept,
         skeleton=skeleton,
+        guard=made.get("guard"),
+        made_by=made.get("made_by", {}),
     )
+    if {**made, **certificate(state)} != made and version > _LAST_WITH_ONE_DIGEST:
+        msg = "its certificate is not about what it holds"
+        raise FormatError(msg)
+    return state

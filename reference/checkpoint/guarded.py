@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import metadata
 from typing import Any, Literal
 
 import torch
@@ -124,7 +126,17 @@ def compress(
             progress(done, total)
     if spool is None:  # a copy: a live optimizer steps its own tensors in place
         skeleton = copy.deepcopy(skeleton)
-    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton)
+    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton, guard, _programs())
+
+
+def _programs() -> dict[str, str]:
+    """Versions of what computes codes and judges them."""
+    return {name: _version(name) for name in ("guarded-moments", "numpy", "torch")}
+
+
+@cache
+def _version(name: str) -> str:
+    return metadata.version(name)
 
 
 def _codec_named(name: str, grid: Granularity) -> type[Codec]:

@@ -5,7 +5,8 @@
     "parameters"            uint8: what codecs need besides plain data, as the description says
     "description"           uint8: zlib of JSON, one entry per guarded tensor, and the tensors kept whole
 
-Few arrays and a compressed description keep the overhead of a tensor to some forty bytes.
+Few arrays and a compressed description keep the overhead of a tensor to some sixty bytes.  Each tensor has a digest of
+what is stored of it, so that damage is found with the name of the tensor.
 
 Claimed: `unpacked` gives what `packed` was given, or raises.  Nothing in a file is trusted to fit anything else.
 """
@@ -16,45 +17,74 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.checkpoint.container import Pieces
-from guarded_moments.reference.checkpoint.layouts import entry_at
+from guarded_moments.reference.checkpoint.container import Pieces, require_digest
+from guarded_moments.reference.checkpoint.layouts import entry_at, group_of
 from guarded_moments.reference.checkpoint.optimizer_state import is_dense
-from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor
+from guarded_moments.reference.checkpoint.pickled import unzip
+from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, digest_of_stored
+from guarded_moments.reference.claim import GradientBound
 from guarded_moments.reference.codecs import CODECS, Codec
 from guarded_moments.reference.errors import FormatError, UnsupportedError
+from guarded_moments.reference.hyperparameters import Hyperparameters
 
 _TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.int16)}
 _NATIVE = 2  #: moments of a coordinate
 
+#: Bytes that a description may take where the file does not say how many: that of a million tensors takes less.
+_MOST_UNSTATED = 1 << 29
 
-def packed(state: GuardedState) -> dict[str, Pieces]:
-    """The arrays of a file, all but those of the checkpoint around the moments; the pieces are not joined."""
+#: The arrays that hold a part of each tensor; the digests are in the description.
+BY_TENSOR = ("m_codes", "v_codes", "escapes", "parameters")
+
+
+def packed(state: GuardedState, compressed: bytes) -> dict[str, Pieces]:
+    """The arrays of a file, all but those of the checkpoint around the moments; the pieces are not joined.
+
+    Args:
+        state: to be written.
+        compressed: its description.
+    """
     parameters = [array for tensor in state.tensors for array in tensor.codec.parameter_tensors().values()]
     return {
         "m_codes": _bytes_of([tensor.m_codes for tensor in state.tensors]),
         "v_codes": _bytes_of([tensor.v_codes for tensor in state.tensors]),
         "escapes": [torch.empty(0, _NATIVE), *(tensor.escapes for tensor in state.tensors)],
         "parameters": _bytes_of(parameters),
-        "description": [as_bytes(description(state))],
+        "description": [as_bytes(compressed)],
     }
+
+
+def compress_description(text: bytes) -> bytes:
+    """As it lies in a file."""
+    return zlib.compress(text, 9)
 
 
 def description(state: GuardedState) -> bytes:
-    """What a file says of its tensors, compressed."""
+    """What a file says of its tensors."""
+    groups = [asdict(state.hyperparameters_of(tensor)) for tensor in state.tensors]
+    different: list[dict[str, Any]] = []
+    for group in groups:
+        if group not in different:
+            different.append(group)
     content = {
-        "tensors": [_describe(tensor) for tensor in state.tensors],
+        "hyperparameters": different,
+        "tensors": [
+            _describe(tensor, different.index(group)) for tensor, group in zip(state.tensors, groups, strict=True)
+        ],
         "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
     }
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
-def _describe(tensor: GuardedTensor) -> dict[str, Any]:
+def _describe(tensor: GuardedTensor, hyperparameters: int) -> dict[str, Any]:
     arrays = tensor.codec.parameter_tensors()
+    bound = {} if tensor.own_bound is None else {"gradient_bound": repr(tensor.own_bound.value)}
     return {
         "place": list(tensor.place),
         "key": tensor.key,
@@ -64,11 +94,14 @@ def _describe(tensor: GuardedTensor) -> dict[str, Any]:
         "implementation": tensor.implementation,
         "next_step": tensor.next_step,
         "lr": repr(tensor.lr),
+        "hyperparameters": hyperparameters,
+        **bound,
         "codec": tensor.codec.name,
         "parameters": dict(tensor.codec.parameters()),
         "arrays": {name: [str(x.dtype).removeprefix("torch."), len(x)] for name, x in arrays.items()},
         "escapes": len(tensor.escapes),
         "native_digest": tensor.native_digest,
+        "sha256": tensor.digest(),
     }
 
 
@@ -101,15 +134,26 @@ class _Reader:
 
 
 def unpacked(
-    tensors: Mapping[str, Tensor], skeleton: Mapping[str, Any]
+    tensors: Mapping[str, Tensor], skeleton: Mapping[str, Any], description_bytes: int | None
 ) -> tuple[tuple[GuardedTensor, ...], tuple[KeptTensor, ...]]:
     """The guarded and the kept tensors.
+
+    Args:
+        tensors: the arrays.
+        skeleton: the checkpoint with None in the moments' places.
+        description_bytes: size of the description, unpacked; None up to format version 2, where the file does not say
+            it, nor has each tensor a digest.
 
     Raises:
         FormatError: the arrays do not fit the description; also KeyError, TypeError, ValueError and zlib.error.
         UnsupportedError: a codec that this version does not know.
     """
-    content = json.loads(zlib.decompress(bytes(tensors["description"].numpy().data)))
+    packed, digested = tensors["description"], description_bytes is not None
+    most = _MOST_UNSTATED if description_bytes is None else description_bytes
+    text = unzip(packed, most, "description")
+    if digested and len(text) != most:
+        raise FormatError(f"its description has not the {most} bytes that are stated")
+    content = json.loads(text)
     names = ("m_codes", "v_codes", "parameters")
     if any(tensors[name].dtype is not torch.uint8 or tensors[name].ndim != 1 for name in names):
         raise FormatError("its codes and parameters are not bytes")
@@ -125,10 +169,23 @@ def unpacked(
         numel = math.prod(entry["shape"])
         codes = (m_codes.take(kind.code_type, numel), v_codes.take(kind.code_type, numel))
         own = pairs.take(torch.float32, _NATIVE * int(entry["escapes"])).view(-1, _NATIVE)
-        guarded.append(assembled(entry, kind.from_parameters(entry["parameters"], arrays), codes, own, skeleton))
+        if digested:
+            digest = digest_of_stored(*codes, own, *arrays.values())
+            require_digest(digest, entry["sha256"], f"is damaged: what is stored of {entry['where']} has")
+        tensor = assembled(entry, kind.from_parameters(entry["parameters"], arrays), codes, own, skeleton)
+        if digested:
+            _require_hyperparameters(content["hyperparameters"][entry["hyperparameters"]], tensor, skeleton)
+        guarded.append(tensor)
     for reader in (m_codes, v_codes, parameters, pairs):
         reader.close()
     return tuple(guarded), tuple(KeptTensor(*entry) for entry in content["kept"])
+
+
+def _require_hyperparameters(stated: Mapping[str, Any], tensor: GuardedTensor, skeleton: Mapping[str, Any]) -> None:
+    """Those that the claim is about are the checkpoint's own; a newer program may state more of them."""
+    own = Hyperparameters.from_param_group(group_of(skeleton, tensor.place, tensor.key), tensor.where)
+    if {**stated, **asdict(own)} != stated:
+        raise FormatError(f"{tensor.where}: its hyperparameters are not those of the checkpoint in the file")
 
 
 def codec_named(entry: Mapping[str, Any]) -> type[Codec]:
@@ -168,4 +225,5 @@ def assembled(
         v_codes=codes[1],
         escapes=escapes,
         native_digest=entry["native_digest"],
+        own_bound=GradientBound(float(entry["gradient_bound"])) if "gradient_bound" in entry else None,
     )

@@ -82,6 +82,19 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
             return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
 
 
+def unzip(packed: Tensor, most: int, name: str) -> bytes:
+    """What zlib unpacks, if that is no more than so many bytes.
+
+    Raises:
+        FormatError: it is more; also zlib.error.
+    """
+    content = b"".join(_unzipped(packed, most + 1))
+    if len(content) > most:
+        msg = f"its {name} takes more than {most} bytes"
+        raise FormatError(msg)
+    return content
+
+
 def _unzipped(packed: Tensor, most: int) -> Iterator[bytes]:
     """What zlib unpacks, in blocks, at most so many bytes."""
     unzipper, data, begin = zlib.decompressobj(), packed.numpy().data, 0

@@ -1,6 +1,7 @@
 """A compressed optimizer state as a value: what a `.gmc` file holds.
 
-Claimed: `GuardedTensor.decode` gives back escaped pairs bit for bit, and what the codec decodes elsewhere.
+Claimed: `GuardedTensor.decode` gives back escaped pairs bit for bit, and what the codec decodes elsewhere; `digest`
+tells one stored tensor from another.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.checkpoint.container import as_memory, digest_of_bytes
 from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import Codec, Codes
+from guarded_moments.reference.hyperparameters import Hyperparameters
+
+#: Digits of a tensor's digest: half of a SHA-256, so that the digests of small tensors cost little.
+_DIGEST_DIGITS = 32
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class GuardedTensor:
     native_digest: str  #: of both native moments
     reasons: Mapping[str, int] = field(default_factory=dict)  #: escapes by reason; known only to the compressor
     place: Place = ()  #: of the optimizer's state_dict in the checkpoint
+    own_bound: GradientBound | None = None  #: of the gradient, where it is another than the whole state's
 
     @property
     def numel(self) -> int:
@@ -48,6 +55,10 @@ class GuardedTensor:
     def escaped(self) -> Tensor:
         """Where the exact pair is kept: bool, (numel,)."""
         return self.codec.escaped(self.m_codes, self.v_codes)
+
+    def digest(self) -> str:
+        """See `digest_of_stored`."""
+        return digest_of_stored(self.m_codes, self.v_codes, self.escapes, *self.codec.parameter_tensors().values())
 
     def decode(self) -> tuple[Tensor, Tensor]:
         """The recovered moments, float32, (numel,), escapes included."""
@@ -65,6 +76,11 @@ class GuardedTensor:
         if kernel is None:
             return self.decode()
         return kernel.recovered(Codes(self.m_codes, self.v_codes), self.escapes, threads)
+
+
+def digest_of_stored(*parts: Tensor) -> str:
+    """Thirty-two hex digits over all that is stored of a tensor's moments: codes, escapes, the codec's arrays."""
+    return digest_of_bytes(*map(as_memory, parts))[:_DIGEST_DIGITS]
 
 
 def decoded(codec: Codec, m_codes: Tensor, v_codes: Tensor, escapes: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
@@ -94,6 +110,8 @@ class GuardedState:
     tensors: tuple[GuardedTensor, ...]
     kept: tuple[KeptTensor, ...]
     skeleton: StateDict  #: the checkpoint with the guarded moments replaced by None
+    guard: str | None = None  #: `exact` or `closed`; None where a file of an older format does not say
+    made_by: Mapping[str, str] = field(default_factory=dict)  #: versions of the programs that compressed, by name
 
     @property
     def coordinates(self) -> int:
@@ -107,7 +125,7 @@ class GuardedState:
 
     def claim_for(self, tensor: GuardedTensor) -> Claim:
         """What is claimed about that tensor's coordinates."""
-        return Claim(self.tolerance, self.gradient_bound, tensor.implementation)
+        return Claim(self.tolerance, tensor.own_bound or self.gradient_bound, tensor.implementation)
 
     def at_rate(self, lr: float) -> GuardedState:
         """The same codes under a claim that counts in another learning rate, to audit what it would mean there."""
@@ -120,6 +138,10 @@ class GuardedState:
     def group_of(self, tensor: GuardedTensor) -> Mapping[str, Any]:
         """The param_group that governs a parameter."""
         return group_of(self.skeleton, tensor.place, tensor.key)
+
+    def hyperparameters_of(self, tensor: GuardedTensor) -> Hyperparameters:
+        """What that group fixes."""
+        return Hyperparameters.from_param_group(self.group_of(tensor), tensor.where)
 
 
 def spooled(tensor: GuardedTensor, spool: Spool) -> GuardedTensor:

@@ -4,9 +4,10 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
-import zlib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,24 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from tests.reference.checkpoint.states import DATA, compressed, differences, raw, sample, state_of
+from tests.reference.checkpoint.sealing import LENGTH, METADATA, opened, said_by, sealed, with_right_header
+from tests.reference.checkpoint.states import DATA, OP_MODEL, compressed, differences, raw, sample, state_of
 
 from guarded_moments.oracle.audit import audit
-from guarded_moments.reference.checkpoint import GuardedState, file_format, load_state_dict, read, recover, write
+from guarded_moments.reference.checkpoint import (
+    GuardedState,
+    container,
+    load_checkpoint,
+    load_state_dict,
+    packing,
+    read,
+    recover,
+    write,
+)
 from guarded_moments.reference.checkpoint.file_format import FORMAT_VERSION, from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.writing import replacing
 from guarded_moments.reference.codecs import CODECS
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError, UnsupportedError
-
-LENGTH = 8  # of the safetensors header's own length
-METADATA = "guarded_moments"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +64,12 @@ def refused(content: bytes) -> str:
 
 def header_length(content: bytes) -> int:
     return LENGTH + int.from_bytes(content[:LENGTH], "little")
+
+
+def header_of(content: bytes) -> dict[str, Any]:
+    """The header of safetensors."""
+    header: dict[str, Any] = json.loads(content[LENGTH : header_length(content)])
+    return header
 
 
 def test_every_flipped_bit_is_found(content: bytes) -> None:
@@ -98,7 +112,8 @@ def test_exchanged_bytes_are_found(content: bytes) -> None:
 
 def test_a_digest_without_a_check_is_what_the_tests_above_need(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """That they can fail: without the digest, flipped codes are another state, silently."""
-    monkeypatch.setattr(file_format, "check_digest", lambda content: None)
+    for module in (container, packing):
+        monkeypatch.setattr(module, "require_digest", lambda actual, stated, what: None)
     passed = 0
     for byte in range(header_length(content), len(content)):
         damaged = bytearray(content)
@@ -156,39 +171,20 @@ def test_a_checkpoint_of_torch_is_no_gmc_file(tmp_path: Path) -> None:
         read(path)
 
 
-def claimed(content: bytes) -> dict[str, Any]:
-    """What the header says."""
-    header = json.loads(content[LENGTH : header_length(content)])
-    claim: dict[str, Any] = json.loads(header["__metadata__"][METADATA])
-    return claim
-
-
-def described(content: bytes) -> dict[str, Any]:
-    """The file's own description of itself, the header's part and the compressed one."""
-    tensors = safetensors.torch.load(content)
-    rest: dict[str, Any] = json.loads(zlib.decompress(bytes(tensors["description"].numpy().data)))
-    return {**claimed(content), **rest}
-
-
 def rewritten(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """The file with another description, and the digest that is right for it."""
-    description = described(content)
+    """The file with another description of itself, and digests that are right for it."""
+    said, inside, arrays = opened(content)
+    description = {**said, **inside}
     change(description)
-    description["sha256"] = "0" * 64
-    tensors = safetensors.torch.load(content)
-    inside = {key: description.pop(key) for key in ("tensors", "kept") if key in description}
-    packed = zlib.compress(json.dumps(inside).encode())
-    tensors["description"] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
-    blank = safetensors.torch.save(tensors, {METADATA: json.dumps(description)})
-    return blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1)
+    within = {key: description.pop(key) for key in inside if key in description}
+    return sealed(description, within, arrays)
 
 
 def with_arrays(content: bytes, change: Callable[[dict[str, torch.Tensor]], object]) -> bytes:
-    """The file with other arrays, and the digest that is right for it."""
-    tensors = safetensors.torch.load(content)
-    change(tensors)
-    blank = safetensors.torch.save(tensors, {METADATA: json.dumps({**claimed(content), "sha256": "0" * 64})})
-    return blank.replace(b"0" * 64, hashlib.sha256(blank).hexdigest().encode(), 1)
+    """The file with other arrays, and digests that are right for it."""
+    said, inside, arrays = opened(content)
+    change(arrays)
+    return sealed(said, inside, arrays)
 
 
 def test_rewriting_nothing_changes_nothing(content: bytes, state: GuardedState) -> None:
@@ -226,6 +222,13 @@ INCONSISTENT: dict[str, Callable[[dict[str, Any]], object]] = {
     "another codec": lambda d: d["tensors"][0].update(codec="bf16"),
     "more escapes": lambda d: d["tensors"][0].update(escapes=d["tensors"][0]["escapes"] + 1),
     "fewer escapes": lambda d: d["tensors"][0].update(escapes=d["tensors"][0]["escapes"] - 1),
+    "another certificate": lambda d: d["certificate"].update(escaped=d["certificate"]["escaped"] + 1),
+    "no certificate": lambda d: d.pop("certificate"),
+    "a certificate that is none": lambda d: d.update(certificate=[1]),
+    "a certificate of another op model": lambda d: d["certificate"].update(op_models=["another"]),
+    "other hyperparameters": lambda d: d["hyperparameters"][0].update(beta2=0.99),
+    "hyperparameters that are not there": lambda d: d["tensors"][0].update(hyperparameters=7),
+    "no hyperparameters": lambda d: d["tensors"][0].pop("hyperparameters"),
     "one tensor less": lambda d: d.update(tensors=d["tensors"][1:]),
     "a skeleton of another length": lambda d: d["pickled_bytes"].update(skeleton=d["pickled_bytes"]["skeleton"] + 1),
     "a skeleton of no length": lambda d: d["pickled_bytes"].update(skeleton=0),
@@ -255,7 +258,6 @@ ARRAYS: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
     "escapes of three": lambda a: a.update(escapes=torch.ones(len(a["escapes"]), 3)),
     "escapes of another type": lambda a: a.update(escapes=a["escapes"].double()),
     "parameters that nothing needs": lambda a: a.update(parameters=torch.ones(4, dtype=torch.uint8)),
-    "a description that is none": lambda a: a.update(description=torch.ones(9, dtype=torch.uint8)),
     "no skeleton": lambda a: a.pop("skeleton"),
 }
 
@@ -268,11 +270,82 @@ def test_arrays_that_do_not_fit_are_refused(
     refused(with_arrays(content, change))
 
 
+def test_a_description_that_unpacks_to_more_than_is_stated_is_refused(content: bytes) -> None:
+    """Before memory is taken for it: zlib packs a thousand million spaces into a megabyte."""
+    said, inside, arrays = opened(content)
+    large = sealed(said, json.dumps(inside).encode() + b" " * 1_000_000, arrays)
+    assert from_bytes(large).tensors
+
+    stated = re.search(rb'description_bytes\\": (\d+)', large)
+    assert stated is not None
+    small = large[: stated.start(1)] + b"9".rjust(len(stated[1])) + large[stated.end(1) :]
+    assert refused(with_right_header(small)) == "its description takes more than 9 bytes"
+    more = large.replace(stated[1], str(int(stated[1]) + 1).encode())
+    assert refused(with_right_header(more)).startswith("its description has not the ")
+    none = large.replace(b"description_bytes", b"description_bytez")
+    assert "inconsistent" in refused(with_right_header(none))
+
+
+def test_damage_is_said_to_be_where_it_is(content: bytes, state: GuardedState) -> None:
+    arrays = {name: array["data_offsets"] for name, array in header_of(content).items() if name != "__metadata__"}
+    start = header_length(content)
+
+    def flipped(place: int) -> str:
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        return refused(bytes(damaged))
+
+    assert flipped(start + arrays["m_codes"][0]).startswith("is damaged: what is stored of state[0] has SHA-256 ")
+    assert flipped(start + arrays["v_codes"][1] - 1).startswith("is damaged: what is stored of state[1] has SHA-256 ")
+    assert flipped(start + arrays["escapes"][0]).startswith("is damaged: what is stored of state[0] has SHA-256 ")
+    for name in ("skeleton", "description"):
+        assert flipped(start + arrays[name][0]).startswith(f"is damaged: its array '{name}' has SHA-256 ")
+    assert flipped(start - 30).startswith("is damaged or truncated: its header has SHA-256 ")
+
+
+def test_the_file_certifies_what_was_claimed(content: bytes, state: GuardedState) -> None:
+    said, inside, _ = opened(content)
+
+    assert said["certificate"] == {
+        "op_models": [OP_MODEL],
+        "guard": "exact",
+        "coordinates": 8,
+        "escaped": state.escapes,
+        "kept": 2,
+        "made_by": {name: metadata.version(name) for name in ("guarded-moments", "numpy", "torch")},
+    }
+    (group,) = inside["hyperparameters"]
+    assert (group["lr"], group["beta1"], group["beta2"], group["eps"]) == (1e-3, 0.9, 0.999, 1e-8)
+    closed = to_bytes(compressed(sample("plain_adamw_foreach"), guard="closed"))
+    assert opened(closed).said["certificate"]["guard"] == "closed"
+
+
 def test_an_unknown_codec_is_named(content: bytes) -> None:
     with pytest.raises(
         UnsupportedError, match=r"state\[0\]: codec 'ratio8' is not known; this version knows log8, lin8"
     ):
         from_bytes(rewritten(content, lambda description: description["tensors"][0].update(codec="ratio8")))
+
+
+def test_a_file_of_version_2_is_read() -> None:
+    """Written by the program before there was a version 3, with what it recovered beside it."""
+    state = read(DATA / "version_2.gmc")
+    checkpoint = recover(state)
+
+    assert differences(checkpoint["optimizer"], load_state_dict(DATA / "version_2_recovered.pt")) == []
+    assert audit(state, load_checkpoint(DATA / "model_optimizer_dict.pt")).holds
+    assert (state.coordinates, [len(tensor.escapes) for tensor in state.tensors]) == (676, [64, 1, 11, 0])
+    assert (state.guard, state.made_by) == (None, {})
+    again = from_bytes(to_bytes(state))
+    assert differences(recover(again), checkpoint) == [], "written again, in this version"
+    assert (again.guard, again.made_by) == (None, {})
+
+
+def test_damage_to_a_file_of_version_2_is_found() -> None:
+    content = (DATA / "version_2.gmc").read_bytes()
+    for place in range(0, len(content), 97):
+        refused(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        refused(content[:place])
 
 
 def test_a_file_of_version_1_is_read() -> None:
@@ -283,7 +356,7 @@ def test_a_file_of_version_1_is_read() -> None:
     assert differences(recover(state), load_state_dict(DATA / "version_1_recovered.pt")) == []
     assert audit(state, native).holds
     assert (state.coordinates, [len(tensor.escapes) for tensor in state.tensors]) == (676, [75, 9, 2, 0])
-    assert differences(recover(from_bytes(to_bytes(state))), recover(state)) == [], "written again, in version 2"
+    assert differences(recover(from_bytes(to_bytes(state))), recover(state)) == [], "written again, in this version"
 
 
 VERSION_1: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -297,7 +370,7 @@ VERSION_1: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("change", VERSION_1.values(), ids=VERSION_1)
 def test_a_file_of_version_1_that_contradicts_itself_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
     content = (DATA / "version_1.gmc").read_bytes()
-    description = claimed(content)
+    description = said_by(content)
     change(description)
     text = json.dumps({**description, "sha256": "0" * 64})
     blank = safetensors.torch.save(safetensors.torch.load(content), {METADATA: text})
@@ -442,10 +515,10 @@ def test_the_file_is_one_that_safetensors_reads(content: bytes, state: GuardedSt
     assert set(tensors) == {"skeleton", "description", "m_codes", "v_codes", "escapes", "parameters"}
     assert torch.equal(tensors["m_codes"], torch.cat([tensor.m_codes for tensor in state.tensors]))
     assert raw(tensors["escapes"]) == b"".join(raw(tensor.escapes) for tensor in state.tensors)
-    description = described(content)
-    assert description["format_version"] == FORMAT_VERSION
-    assert float(description["tolerance"]) == state.tolerance.value
-    assert [entry["key"] for entry in description["tensors"]] == [0, 1]
+    said, inside, _ = opened(content)
+    assert said["format_version"] == FORMAT_VERSION
+    assert float(said["tolerance"]) == state.tolerance.value
+    assert [entry["key"] for entry in inside["tensors"]] == [0, 1]
 
 
 EVERY_CODEC = [

@@ -244,30 +244,102 @@ def make_update(
     return result
 
 
-def make_step(  # noqa: C901 - the parts of a step, each a line or two, read best together
+def _make_effective_gradient(
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit
+) -> Callable[[T, T, Scalars[T]], T]:
+    add, mul, fma, negate = op.add, op.mul, op.fma, op.negate
+
+    if options.maximize:
+
+        def towards(g: T) -> T:
+            return negate(g)
+    else:
+
+        def towards(g: T) -> T:
+            return g
+
+    signed: Callable[[T], T] = jit(towards)
+    if options.decay is not Decay.L2:
+
+        def effective_gradient(p: T, g: T, k: Scalars[T]) -> T:  # noqa: ARG001 - of one form with the others
+            return signed(g)
+    elif model.l2_decay is L2Decay.FMA:
+
+        def effective_gradient(p: T, g: T, k: Scalars[T]) -> T:
+            return fma(p, k.weight_decay, signed(g))
+    else:
+
+        def effective_gradient(p: T, g: T, k: Scalars[T]) -> T:
+            return add(signed(g), mul(p, k.weight_decay))
+
+    result: Callable[[T, T, Scalars[T]], T] = jit(effective_gradient)
+    return result
+
+
+def _make_shrunk(op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit) -> Callable[[T, Scalars[T]], T]:
+    mul, fma, negate = op.mul, op.fma, op.negate
+
+    if options.decay is not Decay.DECOUPLED:
+
+        def shrunk(p: T, k: Scalars[T]) -> T:  # noqa: ARG001 - of one form with the others
+            return p
+    elif model.decoupled_decay is DecoupledDecay.FMA_NEGATED:
+
+        def shrunk(p: T, k: Scalars[T]) -> T:
+            return fma(negate(k.decay_product), p, p)
+    else:
+
+        def shrunk(p: T, k: Scalars[T]) -> T:
+            return mul(p, k.shrink)
+
+    result: Callable[[T, Scalars[T]], T] = jit(shrunk)
+    return result
+
+
+def make_until_root(
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
+) -> Callable[[T, T, T, T, Scalars[T]], tuple[T, T, T]]:
+    """Build `until_root(p, g, m, v, scalars) -> (p, m', v')`: weight decay and new moments, what precedes the root."""
+    effective_gradient = _make_effective_gradient(op, model, options, jit)
+    shrunk, moments = _make_shrunk(op, model, options, jit), make_moments(op, model, options, jit)
+
+    def until_root(p: T, g: T, m: T, v: T, k: Scalars[T]) -> tuple[T, T, T]:
+        entering, kept = effective_gradient(p, g, k), shrunk(p, k)
+        new_m, new_v = moments(m, v, entering, k)
+        return kept, new_m, new_v
+
+    result: Callable[[T, T, T, T, Scalars[T]], tuple[T, T, T]] = jit(until_root)
+    return result
+
+
+def make_from_root(op: Arithmetic[T], model: OpModel, jit: Jit = as_is) -> Callable[[T, T, T, Scalars[T]], T]:
+    """Build `from_root(p, m', sqrt(v'), scalars) -> p'`: the update, added to the parameter."""
+    add, div, fma = op.add, op.div, op.fma
+
+    if model.rounds_update:
+        increment = make_increment(op, model, jit)
+
+        def from_root(p: T, m: T, root: T, k: Scalars[T]) -> T:
+            return add(p, increment(m, root, k))
+    else:
+        denominator = make_denominator(op, model, jit)
+
+        def from_root(p: T, m: T, root: T, k: Scalars[T]) -> T:
+            return fma(k.step, div(m, denominator(root, k)), p)
+
+    result: Callable[[T, T, T, Scalars[T]], T] = jit(from_root)
+    return result
+
+
+def make_step(
     op: Arithmetic[T], model: OpModel, options: StepOptions
 ) -> Callable[[T, T, T, T, T, Scalars[T]], StepResult[T]]:
     """Build `step(p, g, m, v, v_max, scalars) -> StepResult`: the whole step, parameter included.
 
     `v_max` is read and written only with amsgrad, and passed through otherwise.
     """
-    moments, root = make_moments(op, model, options), make_root(op, model)
-    denominator, increment = make_denominator(op, model), make_increment(op, model)
-
-    def effective_gradient(p: T, g: T, k: Scalars[T]) -> T:
-        if options.maximize:
-            g = op.negate(g)
-        if options.decay is Decay.L2:
-            fused = model.l2_decay is L2Decay.FMA
-            g = op.fma(p, k.weight_decay, g) if fused else op.add(g, op.mul(p, k.weight_decay))
-        return g
-
-    def shrunk(p: T, k: Scalars[T]) -> T:
-        if options.decay is not Decay.DECOUPLED:
-            return p
-        if model.decoupled_decay is DecoupledDecay.FMA_NEGATED:
-            return op.fma(op.negate(k.decay_product), p, p)
-        return op.mul(p, k.shrink)
+    until_root, from_root = make_until_root(op, model, options), make_from_root(op, model)
+    root = make_root(op, model)
 
     def largest(v_max: T, v: T) -> T:
         if model.maximum is Maximum.NAN_LOST:
@@ -279,15 +351,9 @@ def make_step(  # noqa: C901 - the parts of a step, each a line or two, read bes
         return op.select_nan(v_max, v_max, op.select_nan(v, v, kept))
 
     def step(p: T, g: T, m: T, v: T, v_max: T, k: Scalars[T]) -> StepResult[T]:
-        g = effective_gradient(p, g, k)
-        p = shrunk(p, k)
-        m, v = moments(m, v, g, k)
+        p, m, v = until_root(p, g, m, v, k)
         v_max = largest(v_max, v) if options.amsgrad else v_max
         rooted = root(v_max if options.amsgrad else v)
-        if model.rounds_update:
-            p = op.add(p, increment(m, rooted, k))
-        else:
-            p = op.fma(k.step, op.div(m, denominator(rooted, k)), p)
-        return StepResult(p, m, v, v_max)
+        return StepResult(from_root(p, m, rooted, k), m, v, v_max)
 
     return step

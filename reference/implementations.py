@@ -9,7 +9,7 @@ so wherever they show.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
@@ -89,18 +89,30 @@ class Implementation:
             options: the per-tensor choices; CUDA's fused kernel contracts differently with some.
             threads: intra-op threads of the run, for CPU kernels; torch's own number by default.
         """
-        second = torch.zeros(numel, dtype=torch.int64)
+        assigned = torch.zeros(numel, dtype=torch.int64)
+        assigned[self.second_places(numel, options, slice(0, numel), threads)] = 1
+        return assigned
+
+    def second_places(self, numel: int, options: StepOptions, within: slice, threads: int | None = None) -> Tensor:
+        """The elements that follow the second op model among `within`, ascending: int64.
+
+        Args:
+            numel: elements of the tensor.
+            options: as in `assign`.
+            within: a stretch of the tensor, its ends given.
+            threads: as in `assign`.
+        """
         if self.placement is Placement.LAST_OF_VECTOR:
-            second[numel - numel % _VECTOR_LENGTH :] = 1
-        elif self.placement is Placement.LAST_OF_CHUNK:
+            return _shared(within, numel - numel % _VECTOR_LENGTH, numel)
+        if self.placement is Placement.LAST_OF_CHUNK:
             threads = torch.get_num_threads() if threads is None else threads
             chunks = 1 if numel < _PARALLEL_GRAIN else min(threads, -(-numel // _PARALLEL_GRAIN))
             chunk = max(1, -(-numel // chunks))
-            for begin in range(0, numel, chunk):
-                end = min(numel, begin + chunk)
-                second[end - (end - begin) % _UNROLLED_LENGTH : end] = 1
-        elif self.placement is Placement.FIRST_SLOT and options.decay is Decay.L2 and not options.amsgrad:
-            place = torch.arange(numel)
+            lengths = ((begin, min(numel, begin + chunk)) for begin in range(0, numel, chunk))
+            tails = [_shared(within, end - (end - begin) % _UNROLLED_LENGTH, end) for begin, end in lengths]
+            return torch.cat(tails) if tails else torch.empty(0, dtype=torch.int64)
+        if self.placement is Placement.FIRST_SLOT and options.decay is Decay.L2 and not options.amsgrad:
+            place = _shared(within, 0, numel)
             # Vectorised loads need a multiple of four elements (and aligned pointers, which torch's allocator gives).
             vectorised = numel % _CUDA_SLOTS == 0
             slot = (
@@ -108,8 +120,24 @@ class Implementation:
                 if vectorised
                 else (place % _CUDA_CHUNK) % (_CUDA_SLOTS * _CUDA_BLOCK) // _CUDA_BLOCK
             )
-            second[(slot == 0) | options.maximize] = 1
-        return second
+            return place[(slot == 0) | options.maximize]
+        return torch.empty(0, dtype=torch.int64)
+
+    def steps_alike(self, options: StepOptions) -> bool:
+        """Whether all op models give the same step, as they differ in nothing that these options use."""
+        unused = {"name"}
+        unused |= set() if options.amsgrad else {"maximum"}
+        unused |= set() if options.decay is Decay.L2 else {"l2_decay"}
+        unused |= set() if options.decay is Decay.DECOUPLED else {"decoupled_decay"}
+        return self._alike(unused | self._unused_from_end(options))
+
+    def _unused_from_end(self, options: StepOptions) -> set[str]:
+        return set() if options.interpolate_from_end else {"from_end"}
+
+    def _alike(self, unused: Iterable[str]) -> bool:
+        """Whether the op models differ in nothing but these fields."""
+        common: dict[str, Any] = {name: getattr(self.body, name) for name in unused}
+        return all(replace(model, **common) == self.body for model in self.models)
 
     def update_regions(self, options: StepOptions, numel: int) -> list[tuple[OpModel, Tensor]]:
         """Which op model the *update* of each element follows: pairs of a model and a bool mask, each element in one.
@@ -117,15 +145,16 @@ class Implementation:
         Regions are joined where their models differ only in what `options` leaves unused or in what precedes the
         moments, since the claim is about the gradient as it enters the moments.
         """
-        unused: dict[str, Any] = {
-            name: getattr(self.body, name) for name in ("name", "maximum", "l2_decay", "decoupled_decay")
-        }
-        if not options.interpolate_from_end:
-            unused["from_end"] = self.body.from_end
-        if all(replace(model, **unused) == self.body for model in self.models):
+        if self._alike({"name", "maximum", "l2_decay", "decoupled_decay"} | self._unused_from_end(options)):
             return [(self.body, torch.ones(numel, dtype=torch.bool))]
         assigned = self.assign(numel, options)
         return [(model, assigned == index) for index, model in enumerate(self.models)]
+
+
+def _shared(within: slice, first: int, last: int) -> Tensor:
+    """The places from `first` up to `last` that are within a slice."""
+    begin = max(first, within.start)
+    return torch.arange(begin, max(begin, min(last, within.stop)))
 
 
 def _cpu(capability: str, *, contracted: bool) -> tuple[Implementation, ...]:

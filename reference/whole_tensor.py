@@ -32,6 +32,7 @@ class WholeTensor:
         *,
         device: torch.device | str = "cpu",
         numpy: bool = False,
+        threads: int | None = None,
     ) -> None:
         """Fix the op models and the constants.
 
@@ -41,8 +42,9 @@ class WholeTensor:
             scalars: the kernel's constants.
             device: where the tensors are.
             numpy: compute with NumPy, on CPU, instead of torch.
+            threads: intra-op threads of the run, see `Implementation.assign`.
         """
-        self._implementation, self._options = implementation, options
+        self._implementation, self._options, self._threads = implementation, options, threads
         self._step = (
             _numpy_step(implementation, options, scalars)
             if numpy
@@ -76,7 +78,7 @@ class WholeTensor:
             for whole, part in zip(after, self._step(0, *(tensor[block] for tensor in before)), strict=True):
                 whole[block] = part
         if len(self._implementation.models) > 1:
-            assigned = self._implementation.assign(numel, self._options)
+            assigned = self._implementation.assign(numel, self._options, self._threads)
             for index in range(1, len(self._implementation.models)):
                 places = (assigned == index).nonzero().flatten().to(before[0].device)
                 if len(places):

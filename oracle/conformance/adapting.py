@@ -16,7 +16,7 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, Stepped
 from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
@@ -24,7 +24,7 @@ from guarded_moments.reference.guard import GuardConstants
 from guarded_moments.reference.op_models import OpModel
 
 #: What a backend may offer; `Backend` says what each does.
-OPERATIONS = ("encode", "decode", "guard", "first_update", "compress", "recover", "round_trip")
+OPERATIONS = ("encode", "decode", "guard", "first_update", "compress", "recover", "round_trip", "first_step")
 _CPU = torch.device("cpu")
 
 
@@ -109,6 +109,26 @@ class Adapted:
         """See `Backend`."""
         answer = self._backend.round_trip(self._given(m), self._given(v))
         return Moments(*self._pair("round_trip", answer, m.shape, torch.float32))
+
+    def first_step(
+        self,
+        model: OpModel,
+        options: StepOptions,
+        scalars: Scalars[float],
+        codes: Codes,
+        escapes: Tensor,
+        grids: Grids,
+        p: Tensor,
+        g: Tensor,
+    ) -> Stepped:
+        """See `Backend`."""
+        given = (Codes(*map(self._given, codes)), self._given(escapes), grids, self._given(p), self._given(g))
+        answer = self._backend.first_step(model, options, scalars, *given)
+        try:
+            parameter, m, v = answer
+        except (TypeError, ValueError):
+            raise NonConformance("first_step did not answer with three parts: p, m and v") from None
+        return Stepped(*(self._taken("first_step", part, p.shape, torch.float32) for part in (parameter, m, v)))
 
     def _given(self, tensor: Tensor) -> Any:  # noqa: ANN401 - the author's own array type
         moved = _moved(tensor, self._device)

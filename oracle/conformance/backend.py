@@ -14,11 +14,12 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.adam import Scalars, StepOptions, make_step, make_update
 from guarded_moments.reference.arithmetic import TorchBinary32
 from guarded_moments.reference.checkpoint import compress, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.checkpoint.state import decoded
 from guarded_moments.reference.codecs import Log8, LogGrid
 from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard
@@ -42,6 +43,14 @@ class Codes(NamedTuple):
 class Moments(NamedTuple):
     """The moments of coordinates: two float32 tensors of shape (n,)."""
 
+    m: Tensor
+    v: Tensor
+
+
+class Stepped(NamedTuple):
+    """A parameter and its moments after a step: three float32 tensors of shape (n,)."""
+
+    p: Tensor
     m: Tensor
     v: Tensor
 
@@ -124,6 +133,31 @@ class Backend(Protocol):
         """
         ...
 
+    def first_step(
+        self,
+        model: OpModel,
+        options: StepOptions,
+        scalars: Scalars[float],
+        codes: Codes,
+        escapes: Tensor,
+        grids: Grids,
+        p: Tensor,
+        g: Tensor,
+    ) -> Stepped:
+        """The first step after recovery in one: decoding, the exact pairs in their places, and the whole Adam step.
+
+        Args:
+            model: the op model that every coordinate follows.
+            options: the choices that are made once per tensor, weight decay among them; never amsgrad.
+            scalars: the kernel's constants, binary32 values.
+            codes: of the tensor, the escape among them.
+            escapes: the pairs that are kept exactly, in order, shape (escapes, 2).
+            grids: of the tensor.
+            p: the parameter, any float32, shape (n,).
+            g: its gradient, any float32, shape (n,).
+        """
+        ...
+
 
 class ReferenceBackend:
     """The package's own reference."""
@@ -163,6 +197,24 @@ class ReferenceBackend:
         grids = [_spanning(magnitudes, levels) for magnitudes, levels in ((m.abs(), M_LEVELS), (v, V_LEVELS))]
         codec = Log8(*grids)
         return Moments(*codec.decode(*codec.encode(m, v)))
+
+    def first_step(
+        self,
+        model: OpModel,
+        options: StepOptions,
+        scalars: Scalars[float],
+        codes: Codes,
+        escapes: Tensor,
+        grids: Grids,
+        p: Tensor,
+        g: Tensor,
+    ) -> Stepped:
+        """See `Backend`."""
+        op = TorchBinary32()
+        constants: Scalars[torch.Tensor] = Scalars(*(op.constant(value) for value in scalars))
+        m, v = decoded(Log8(grids.m, grids.v), *codes, escapes)
+        after = make_step(op, model, options)(p, g, m, v, v, constants)
+        return Stepped(after.p, after.m, after.v)
 
 
 def _spanning(magnitudes: Tensor, levels: int) -> LogGrid:

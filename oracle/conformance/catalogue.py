@@ -7,6 +7,7 @@ from guarded_moments.oracle.conformance import (
     encode,
     errors,
     escapes,
+    first_step,
     forms,
     guard,
     operations,
@@ -27,6 +28,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     *recovery.REQUIREMENTS,
     *resumed.REQUIREMENTS,
     *round_trips.OF_UPDATES,
+    *first_step.REQUIREMENTS,
     *forms.REQUIREMENTS,
     *errors.REQUIREMENTS,
 )

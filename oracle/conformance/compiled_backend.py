@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, ReferenceBackend
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, ReferenceBackend, Stepped
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
 from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
 from guarded_moments.reference.checkpoint import compress, recover
@@ -28,6 +28,7 @@ from guarded_moments.reference.guard import GuardConstants, closed_form_guard, i
 from guarded_moments.reference.guard.exact import search
 from guarded_moments.reference.guard.search import Outcome, States
 from guarded_moments.reference.kernels.codecs import Kernel
+from guarded_moments.reference.kernels.first_step import Columns, advance
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
 
@@ -78,6 +79,24 @@ class CompiledBackend(ReferenceBackend):
         updates = np.empty(len(m), dtype=np.float32 if model.rounds_update else np.float64)
         increments(new_m, root.numpy(), held, updates)
         return torch.from_numpy(updates)
+
+    def first_step(
+        self,
+        model: OpModel,
+        options: StepOptions,
+        scalars: Scalars[float],
+        codes: Codes,
+        escapes: Tensor,
+        grids: Grids,
+        p: Tensor,
+        g: Tensor,
+    ) -> Stepped:
+        """See `Backend`: one pass."""
+        stepped = Stepped(p.clone(memory_format=torch.contiguous_format), torch.empty(len(p)), torch.empty(len(p)))
+        m_codes, v_codes, gradient = (column.contiguous() for column in (*codes, g))
+        columns = Columns(m_codes, v_codes, stepped.p, gradient, stepped.m, stepped.v)
+        advance(_kernel(grids), model, options, scalars, columns, escapes)
+        return stepped
 
 
 def _kernel(grids: Grids) -> Kernel:

@@ -96,7 +96,7 @@ def compress(
     parameters, foreign = contents_of(checkpoint)
     total, done = sum(p.numel for p in parameters), 0
     compiled = sum(parameter.kept_because is None for parameter in parameters) >= WORTH_COMPILING
-    by_kernels = _by_kernels(kernels, total, WORTH_COMPILING_ENCODE)
+    compiled_codes = by_kernels(kernels, total, WORTH_COMPILING_ENCODE)
     skeleton = with_own_states(checkpoint)
     tensors = []
     kept = [KeptTensor(other.key, other.where, other.numel, f"a state of {other.owner}") for other in foreign]
@@ -111,7 +111,7 @@ def compress(
                 granularity=grid,
                 exact=guard == "exact",
                 compiled=compiled,
-                kernels=by_kernels,
+                kernels=compiled_codes,
                 threads=torch.get_num_threads(),
                 previous=_reused(kind, parameter, earlier.get((parameter.place, parameter.key))),
             )
@@ -162,7 +162,8 @@ def _reused(kind: type[Codec], parameter: Parameter, earlier: GuardedTensor | No
     return earlier.codec
 
 
-def _by_kernels(kernels: Kernels, coordinates: int, worth: int) -> bool:
+def by_kernels(kernels: Kernels, coordinates: int, worth: int) -> bool:
+    """Whether the compiled loops are to compute so many coordinates."""
     return kernels == "compiled" or (kernels == "auto" and coordinates >= worth)
 
 
@@ -179,10 +180,10 @@ def recover(state: GuardedState, spool: Spool | None = None, kernels: Kernels = 
     """
     recovered = copy.deepcopy(state.skeleton) if spool is None else with_own_states(state.skeleton)
     spool = spool or Spool()
-    by_kernels = _by_kernels(kernels, state.coordinates, WORTH_COMPILING_DECODE)
+    compiled = by_kernels(kernels, state.coordinates, WORTH_COMPILING_DECODE)
     for tensor in state.tensors:
         entry = entry_at(recovered, tensor.place, tensor.key)
-        moments = tensor.decode_compiled(torch.get_num_threads()) if by_kernels else tensor.decode()
+        moments = tensor.decode_compiled(torch.get_num_threads()) if compiled else tensor.decode()
         for name, flat in zip(MOMENTS, moments, strict=True):
             if entry[name] is not None:
                 msg = f"{tensor.where}: {name} is stored twice"

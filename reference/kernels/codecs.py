@@ -9,8 +9,7 @@ bit.  Trusted: numba's compiler, checked against the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,23 +19,22 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.codecs import Codec, Codes, Escaped
-from guarded_moments.reference.errors import FormatError
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 from guarded_moments.reference.kernels.guarding import compiled_guard, mark_outside_domain
 from guarded_moments.reference.kernels.loops import LOOPS, CodecLoops, parameters_of
+from guarded_moments.reference.kernels.stretches import bits, mapped, stretches, with_escapes
 
 #: Coordinates whose native and decoded moments, codes and verdicts stay in a core's first-level cache together.
 BLOCK = 512
-#: Coordinates of a stretch: what a thread takes at a time, and whose escapes are gathered in one buffer.
-STRETCH = 1 << 20
 
 
 class Kernel:
     """The compiled loops of one tensor's codec."""
 
     def __init__(self, codec: Codec, parameters: tuple[Any, Any]) -> None:
-        self._codec, self._m, self._v = codec, *parameters
+        self.codec, self.parameters = codec, parameters  #: as `loops.parameters_of` gives them
+        self._m, self._v = parameters
 
     @classmethod
     def of(cls, codec: Codec) -> Kernel | None:
@@ -47,9 +45,9 @@ class Kernel:
     def encode(self, m: Tensor, v: Tensor) -> Codes:
         """Codes of both moments, unguarded; see `Codec.encode`."""
         codes = self._empty_codes(len(m))
-        loops = LOOPS[type(self._codec)]
-        loops.nearest(self._m, _bits(m), codes.m.numpy())
-        loops.nearest(self._v, _bits(v), codes.v.numpy())
+        loops = LOOPS[type(self.codec)]
+        loops.nearest(self._m, bits(m), codes.m.numpy())
+        loops.nearest(self._v, bits(v), codes.v.numpy())
         return codes
 
     def guarded(self, constants: GuardConstants[float], m: Tensor, v: Tensor, threads: int = 1) -> Escaped:
@@ -64,8 +62,8 @@ class Kernel:
         m, v = m.contiguous(), v.contiguous()
         held = binary64_constants(constants)
         codes, inflation = self._empty_codes(len(m)), bound_inflation()
-        loop = compiled_pass(type(self._codec)).guarded
-        arrays = (m.numpy(), v.numpy(), _bits(m), _bits(v), codes.m.numpy(), codes.v.numpy())
+        loop = compiled_pass(type(self.codec)).guarded
+        arrays = (m.numpy(), v.numpy(), bits(m), bits(v), codes.m.numpy(), codes.v.numpy())
 
         def work(stretch: slice) -> Tensor:
             parts = [array[stretch] for array in arrays]
@@ -73,66 +71,43 @@ class Kernel:
             count = loop(self._m, self._v, held, inflation, *parts, escapes)
             return torch.from_numpy(escapes[:count].copy()).view(torch.float32)
 
-        escapes = _mapped(work, [(stretch,) for stretch in _stretches(len(m))], threads)
+        escapes = mapped(work, [(stretch,) for stretch in stretches(len(m))], threads)
         return Escaped(codes, torch.cat(escapes) if escapes else torch.empty((0, 2)))
 
     def decode(self, codes: Codes) -> tuple[Tensor, Tensor]:
         """What codes decode to, without exact pairs; see `Codec.decode`."""
         m, v = (torch.empty(len(codes.m), dtype=torch.float32) for _ in range(2))
-        loops = LOOPS[type(self._codec)]
-        loops.level(self._m, codes.m.contiguous().numpy(), _bits(m))
-        loops.level(self._v, codes.v.contiguous().numpy(), _bits(v))
+        loops = LOOPS[type(self.codec)]
+        loops.level(self._m, codes.m.contiguous().numpy(), bits(m))
+        loops.level(self._v, codes.v.contiguous().numpy(), bits(v))
         return m, v
 
-    def recovered(self, codes: Codes, escapes: Tensor, threads: int = 1) -> tuple[Tensor, Tensor]:
+    def recovered(
+        self, codes: Codes, escapes: Tensor, threads: int = 1, into: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The recovered moments, float32, (n,), with the exact pairs in their places.
 
         Args:
             codes: of the tensor.
             escapes: float32, (escapes, 2).
             threads: as in `guarded`.
+            into: memory for the moments, contiguous; new by default.
 
         Raises:
             FormatError: there are more or fewer escapes than codes that stand for one.
         """
-        m, v = (torch.empty(len(codes.m), dtype=torch.float32) for _ in range(2))
-        arrays = (codes.m.contiguous().numpy(), codes.v.contiguous().numpy(), _bits(m), _bits(v))
-        exact, loop = _pairs(escapes), compiled_pass(type(self._codec)).recovered
-        jobs, begin = [], 0
-        for stretch in _stretches(len(m)):
-            end = begin + int(self._codec.escaped(codes.m[stretch], codes.v[stretch]).sum())
-            jobs.append((stretch, exact[begin:end]))
-            begin = end
-        if begin != len(exact):
-            raise FormatError(f"{begin} codes stand for exact pairs, of which there are {len(exact)}")
+        m, v = into or (torch.empty(len(codes.m)), torch.empty(len(codes.m)))
+        arrays = (codes.m.contiguous().numpy(), codes.v.contiguous().numpy(), bits(m), bits(v))
+        loop = compiled_pass(type(self.codec)).recovered
 
-        def work(stretch: slice, exact: Any) -> None:  # noqa: ANN401 - an array of numpy
-            loop(self._m, self._v, *(array[stretch] for array in arrays), exact)
+        def work(stretch: slice, exact: Tensor) -> None:
+            loop(self._m, self._v, *(array[stretch] for array in arrays), bits(exact))
 
-        _mapped(work, jobs, threads)
+        mapped(work, with_escapes(codes, LOOPS[type(self.codec)].escape, escapes), threads)
         return m, v
 
     def _empty_codes(self, count: int) -> Codes:
-        return Codes(*(torch.empty(count, dtype=self._codec.code_type) for _ in range(2)))
-
-
-def _stretches(count: int) -> Iterator[slice]:
-    return (slice(begin, min(begin + STRETCH, count)) for begin in range(0, count, STRETCH))
-
-
-def _mapped(work: Callable[..., Any], jobs: list[tuple[Any, ...]], threads: int) -> list[Any]:
-    if threads <= 1 or len(jobs) <= 1:
-        return [work(*job) for job in jobs]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, *zip(*jobs, strict=True)))
-
-
-def _bits(moment: Tensor) -> Any:  # noqa: ANN401 - an array of numpy
-    return moment.contiguous().numpy().view(np.uint32)
-
-
-def _pairs(escapes: Tensor) -> Any:  # noqa: ANN401 - as above
-    return escapes.contiguous().numpy().view(np.uint32)
+        return Codes(*(torch.empty(count, dtype=self.codec.code_type) for _ in range(2)))
 
 
 class Passes(NamedTuple):
@@ -168,13 +143,12 @@ def _marks(escape: np.unsignedinteger[Any]) -> _Marks:
 @cache
 def compiled_pass(kind: type[Codec]) -> Passes:
     """Build both; each is compiled when it is first called."""
-    loops = LOOPS[kind]
-    escape = loops.code_type(loops.escape)
-    return Passes(_guarded(loops, escape), _recovered(loops, escape))
+    return Passes(_guarded(LOOPS[kind]), _recovered(kind))
 
 
-def _guarded(loops: CodecLoops, escape: np.unsignedinteger[Any]) -> Callable[..., int]:
+def _guarded(loops: CodecLoops) -> Callable[..., int]:
     nearest, level, judge, zero = loops.nearest, loops.level, compiled_guard(), loops.code_type(0)
+    escape = loops.code_type(loops.escape)
     any_of, add_escapes = _marks(escape)
 
     @numba.njit(error_model="numpy", nogil=True)
@@ -205,25 +179,45 @@ def _guarded(loops: CodecLoops, escape: np.unsignedinteger[Any]) -> Callable[...
     return result
 
 
-def _recovered(loops: CodecLoops, escape: np.unsignedinteger[Any]) -> Callable[..., None]:
+@cache
+def make_block_recovery(kind: type[Codec]) -> Callable[..., int]:
+    """Build `recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, marks, escapes, used) -> used`, compiled.
+
+    It decodes a block, puts the exact pairs in their places, from the one numbered `used` on, and returns the number of
+    the next; `marks`, uint8, is room for `BLOCK` coordinates.
+    """
+    loops = LOOPS[kind]
     level = loops.level
-    any_of, add_escapes = _marks(escape)
+    any_of, add_escapes = _marks(loops.code_type(loops.escape))
+
+    @numba.njit(error_model="numpy", nogil=True)
+    def recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, marks, escapes, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        marks[:] = 0
+        level(m_grid, m_codes, m_bits)
+        level(v_grid, v_codes, v_bits)
+        add_escapes(m_codes, marks[: len(m_codes)])
+        if any_of(marks):
+            for i in range(len(m_codes)):
+                if marks[i]:
+                    m_bits[i], v_bits[i] = escapes[used, 0], escapes[used, 1]
+                    used += 1
+        return used
+
+    result: Callable[..., int] = recover_block
+    return result
+
+
+def _recovered(kind: type[Codec]) -> Callable[..., None]:
+    recover_block = make_block_recovery(kind)
 
     @numba.njit(error_model="numpy", nogil=True)
     def recovered(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, escapes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         marks = np.empty(BLOCK, np.uint8)
-        count = 0
+        used = 0
         for begin in range(0, len(m_codes), BLOCK):
-            end = min(begin + BLOCK, len(m_codes))
-            level(m_grid, m_codes[begin:end], m_bits[begin:end])
-            level(v_grid, v_codes[begin:end], v_bits[begin:end])
-            marks[:] = 0
-            add_escapes(m_codes[begin:end], marks[: end - begin])
-            if any_of(marks):
-                for i in range(end - begin):
-                    if marks[i]:
-                        m_bits[begin + i], v_bits[begin + i] = escapes[count, 0], escapes[count, 1]
-                        count += 1
+            block = slice(begin, min(begin + BLOCK, len(m_codes)))
+            codes, moments = (m_codes[block], v_codes[block]), (m_bits[block], v_bits[block])
+            used = recover_block(m_grid, v_grid, *codes, *moments, marks, escapes, used)
 
     result: Callable[..., None] = recovered
     return result

@@ -5,6 +5,7 @@ from tests.meta import (  # noqa: F401 - each enters its bugs
     encode_bugs,
     errors_bugs,
     escapes_bugs,
+    first_step_bugs,
     forms_bugs,
     guard_bugs,
     operations_bugs,

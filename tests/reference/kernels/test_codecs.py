@@ -14,7 +14,7 @@ from guarded_moments.reference.checkpoint.state import decoded
 from guarded_moments.reference.codecs import Codec, Codes, Escaped, FloatGrid, GridFamily, Joint, Lin8, Log8, LogGrid
 from guarded_moments.reference.errors import FormatError
 from guarded_moments.reference.floats import hex_of
-from guarded_moments.reference.kernels import codecs as kernels
+from guarded_moments.reference.kernels import stretches
 from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.kernels.loops import OnBits
 
@@ -93,7 +93,7 @@ def test_sizes_alignments_strides_and_threads(
         require_same_as_reference(codec, m[:size], v[:size])
         require_same_as_reference(codec, m[3 : 3 + size], v[1 : 1 + size])
     require_same_as_reference(codec, m[::2], v[::2])
-    monkeypatch.setattr(kernels, "STRETCH", 1000)
+    monkeypatch.setattr(stretches, "STRETCH", 1000)
     for threads in (1, 2):
         require_same_as_reference(codec, m, v, threads)
 

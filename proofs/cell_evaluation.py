@@ -22,6 +22,7 @@ from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.cells import CellStatement, cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.evaluation import HELD, MU, Binary64Arithmetic, binary64_hypotheses
 from guarded_moments.proofs.polynomials import Polynomial
+from guarded_moments.proofs.statement import normalised
 from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.floats import BINARY64
 from guarded_moments.reference.guard.cells import make_end, make_terms, make_uppers
@@ -59,5 +60,5 @@ def evaluated_by_slopes() -> EvaluatedCell:
 def _evaluated(exact: CellStatement, floats: Definitions, uppers: tuple[Polynomial, Polynomial]) -> EvaluatedCell:
     stated = [*floats.atoms, *binary64_hypotheses()]
     stated.append(Atom(Polynomial.constant(Fraction(BINARY64.unit_roundoff)) - MU, Relation.AT_LEAST))
-    hypotheses = exact.hypotheses.union(atom.normal() for atom in stated if not atom.normal().trivial)
+    hypotheses = exact.hypotheses | normalised(stated)
     return EvaluatedCell(exact.bounded_by(uppers)._replace(hypotheses=hypotheses), exact, floats, uppers)

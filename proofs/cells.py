@@ -21,6 +21,7 @@ from typing import NamedTuple
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.claims import parse_claim
 from guarded_moments.proofs.polynomials import Polynomial
+from guarded_moments.proofs.statement import normalised
 from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
 from guarded_moments.reference.guard.cells import End, Terms, make_end, make_roots, make_terms, make_uppers
 from guarded_moments.reference.guard.constants import GuardConstants
@@ -40,6 +41,8 @@ PRECONDITIONS = {
     "0 <= low <= g <= high": "the gradient is in the cell",
     "0 < low": "for the bound by slopes alone: a search asks for no other",
 }
+#: Those that are about constants alone, which the constants of any family fulfil.
+OF_CONSTANTS = tuple(list(PRECONDITIONS)[:6])
 #: The magnitudes of gradients at which reciprocals are needed: the ends of the cell, and any inside.
 PLACES = ("low", "g", "high")
 _ONE = Polynomial.constant(1)
@@ -72,14 +75,17 @@ class CellStatement(NamedTuple):
         """Both ends of the cell."""
         return self.at[0], self.at[2]
 
+    def deviation(self, sign: int) -> Polynomial:
+        """`N` at `sign*g`."""
+        k, (m, _, m_hat, _), inside = self.constants, self.state, self.at[1]
+        moved = (k.w * inside.g).scaled(Fraction(sign))
+        recovered = (k.complement * m_hat + moved) * inside.end.reciprocal
+        return recovered - (k.complement * m + moved) * inside.native
+
     def bounded_by(self, uppers: tuple[Polynomial, Polynomial]) -> CellStatement:
         """The statement that these bound the deviation."""
-        k, (m, _, m_hat, _), inside, conclusion = self.constants, self.state, self.at[1], list[Atom]()
-        for sign, upper in zip((1, -1), uppers, strict=True):
-            moved = (k.w * inside.g).scaled(Fraction(sign))
-            recovered = (k.complement * m_hat + moved) * inside.end.reciprocal
-            difference = recovered - (k.complement * m + moved) * inside.native
-            conclusion += [_at_least(upper, difference), _at_least(upper, -difference)]
+        both = [(upper, self.deviation(sign)) for sign, upper in zip((1, -1), uppers, strict=True)]
+        conclusion = (_at_least(upper, one) for upper, of in both for one in (of, -of))
         return self._replace(conclusion=tuple(conclusion), uppers=uppers)
 
 
@@ -125,8 +131,7 @@ class _Run:
         for one in at:  # both roots are zero, or together at least TINY
             total = one.root + one.root_hat
             stated.append(Atom(total * (total - tiny), Relation.AT_LEAST))
-        hypotheses = frozenset(atom.normal() for atom in stated if not atom.normal().trivial)
-        made = CellStatement(hypotheses, (), k, self.terms, tuple(at), uppers, self.definitions, self.state)
+        made = CellStatement(normalised(stated), (), k, self.terms, tuple(at), uppers, self.definitions, self.state)
         return made.bounded_by(uppers)
 
 

@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`evaluation`, `cells` and `cell_evaluation` for what is stated), Python and its `fractions` and `json`.  No solver is
-among them; an import contract keeps it so.
+`evaluation`, `cells`, `cell_evaluation` and `cleared` for what is stated), Python and its `fractions` and `json`.  No
+solver is among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from importlib import resources
 from guarded_moments.proofs.atoms import Atom
 from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
+from guarded_moments.proofs.cleared import cleared, searched
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -29,6 +30,7 @@ from guarded_moments.proofs.statement import families, statement
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
+SEARCHED, CLEARED = "searched/cell", "cleared/"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
     f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
 )
@@ -88,6 +90,9 @@ def _claims() -> Iterator[_Claim]:
             f"The bound of a cell {way}, as evaluated in binary64, is at least the deviation at every gradient inside."
         )
         yield _Claim(name, text, made.stated.hypotheses, made.stated.conclusion)
+    search = searched()
+    text = "On a cell that a search drops, the deviation over the reals and the rounding of both updates fit."
+    yield _Claim(SEARCHED, text, search.hypotheses, search.conclusion)
     for family in families():
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
@@ -95,6 +100,9 @@ def _claims() -> Iterator[_Claim]:
         whole = accepted(stated, evaluated)
         text = f"What the guard compares with the tolerance bounds the deviation of {family.name}."
         yield _Claim(f"{ACCEPTED}{family.name}", text, whole.hypotheses, whole.conclusion)
+        dropped = cleared(stated, search)
+        text = f"At a gradient in a cell that the search drops, {family.name} deviates by no more than the tolerance."
+        yield _Claim(f"{CLEARED}{family.name}", text, dropped.hypotheses, dropped.conclusion)
 
 
 def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
@@ -120,6 +128,8 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         ACCEPTED: "theorems of both",
         CELL: "bounds of a cell over the reals",
         EVALUATED: "bounds of a cell in binary64",
+        SEARCHED: "comparison of a search",
+        CLEARED: "theorems of a dropped cell",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

@@ -19,7 +19,7 @@ from typing import NamedTuple, final
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.polynomials import Polynomial
-from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Statement
+from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Statement, normalised
 from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
@@ -111,6 +111,8 @@ def binary64_hypotheses() -> list[Atom]:
     """What is known of the unit roundoff `mu`, of `t = 1 - mu`, and of the constants that binary64 holds."""
     stated = [Atom(MU, Relation.ABOVE), _at_least(ONE.scaled(Fraction(1, 2)), MU), Atom(T + MU - ONE, Relation.EQUAL)]
     for name, value, rounded in zip(GuardConstants._fields, EXACT, HELD, strict=True):
+        if name == "threshold":  # which is compared, and stands for no other number
+            continue
         sign = Relation.ABOVE if name in POSITIVE else Relation.AT_LEAST
         stated += [Atom(value, sign), _at_least(rounded, value), _at_least(value, T * T * rounded)]
     return [*stated, Atom(Polynomial.variable("tiny"), Relation.ABOVE)]
@@ -148,8 +150,9 @@ def evaluation() -> Evaluation:
     last = Polynomial.variable("float_last")
     stated += [_at_least(MU, last), _at_least(MU, -last), _at_least(INFLATION * T ** (count + 1), ONE)]
     stated += [_at_least(INFLATION, ZERO), Atom(COMPARED - (evaluated * INFLATION) * (ONE + last), Relation.EQUAL)]
-    hypotheses = frozenset(atom.normal() for atom in stated if not atom.normal().trivial)
-    return Evaluation(hypotheses, _at_least(COMPARED, bound), EXACT, HELD, state, count, bound, evaluated, floats)
+    return Evaluation(
+        normalised(stated), _at_least(COMPARED, bound), EXACT, HELD, state, count, bound, evaluated, floats
+    )
 
 
 class Accepted(NamedTuple):

@@ -8,7 +8,7 @@ Trusted: `fractions.Fraction`.  No solver and no floating-point number is involv
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self, TypeAlias
 
@@ -28,6 +28,16 @@ class Polynomial:
     """
 
     terms: tuple[tuple[Monomial, Fraction], ...] = ()
+    #: Kept, because sets of hypotheses ask for it again and again.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Take the hash once."""
+        object.__setattr__(self, "_hash", hash(self.terms))
+
+    def __hash__(self) -> int:
+        """Of the terms."""
+        return self._hash
 
     @classmethod
     def constant(cls, value: Fraction | int) -> Self:
@@ -115,9 +125,10 @@ class Polynomial:
     @property
     def constant_value(self) -> Fraction | None:
         """The value if the polynomial is a constant, else ``None``."""
-        if self.variables:
-            return None
-        return self.terms[0][1] if self.terms else Fraction(0)
+        if not self.terms:
+            return Fraction(0)
+        (monomial, value), *others = self.terms
+        return None if monomial or others else value
 
     def at(self, point: Point) -> Fraction:
         """The exact value at a rational point.

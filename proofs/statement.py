@@ -13,7 +13,7 @@ statement, and a proof of the old one no longer fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -89,7 +89,8 @@ class Statement(NamedTuple):
     """The theorem about one family."""
 
     family: Family
-    hypotheses: frozenset[Atom]
+    updates: frozenset[Atom]  #: hypotheses about both updates, and what the guard's constants must be good for
+    hypotheses: frozenset[Atom]  #: those, and about the guard's bound
     conclusion: tuple[Atom, ...]  #: `U_hat - U <= bound` and `U - U_hat <= bound`
     native: Trajectory
     recovered: Trajectory
@@ -162,20 +163,21 @@ def statement(family: Family) -> Statement:
     state = (Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE)
     bound = make_deviation_bound(ExactArithmetic(guard))(constants, *state)
 
-    atoms = [*native.definitions.atoms, *recovered.definitions.atoms, *exact.atoms, *guard.atoms]
-    stated = [atom for text in preconditions(family) for atom in parse_claim(text, _variables(scalars, g))]
-    stated += [
+    updates = [*native.definitions.atoms, *recovered.definitions.atoms, *exact.atoms]
+    updates += [atom for text in preconditions(family) for atom in parse_claim(text, _variables(scalars, g))]
+    updates += [
         _at_least(polynomial_of(given), polynomial_of(needed)) for given, needed in zip(used, error, strict=True)
     ]
-    stated.append(Atom(_ONE - polynomial_of(denominator.rho), Relation.ABOVE))
-    stated += [_at_least(constants.gradient_bound, g), _at_least(constants.gradient_bound, -g)]
-    stated += list(_tiny_is_tiny(guard, constants))
-    atoms += [atom.normal() for atom in stated if not atom.normal().trivial]
+    updates.append(Atom(_ONE - polynomial_of(denominator.rho), Relation.ABOVE))
+    of_bound = [*guard.atoms, _at_least(constants.gradient_bound, g), _at_least(constants.gradient_bound, -g)]
+    of_bound += list(_tiny_is_tiny(guard, constants))
     difference = recovered.update - native.update
     conclusion = (_at_least(bound, difference), _at_least(bound, -difference))
+    of_updates = normalised(updates)
     return Statement(
         family,
-        frozenset(atoms),
+        of_updates,
+        of_updates | normalised(of_bound),
         conclusion,
         native,
         recovered,
@@ -205,6 +207,11 @@ def _tiny_is_tiny(guard: Definitions, constants: GuardConstants[Polynomial]) -> 
     yield _at_least(roots * (roots - tiny), Polynomial())  # both are zero, or together at least TINY
     yield _at_least(constants.eps, tiny.scaled(Fraction(8)))
     yield _at_least(constants.eps * constants.eps, tiny.scaled(Fraction(3)))
+
+
+def normalised(atoms: Iterable[Atom]) -> frozenset[Atom]:
+    """Atoms in normal form, without those that are true of all numbers."""
+    return frozenset(normal for atom in atoms if not (normal := atom.normal()).trivial)
 
 
 def _at_least(left: Polynomial, right: Polynomial) -> Atom:

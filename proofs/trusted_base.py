@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import cell_evaluation, cells, evaluation, symbolic
+from guarded_moments.proofs import cell_evaluation, cells, cleared, evaluation, symbolic
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
 
@@ -69,9 +69,9 @@ the two parts that stand for underflow.
 """
 
 NOT_DERIVED = """
-Cells of gradients (the exact guard and the search for the worst case), beyond the bounds of a cell: the slack of both
-trajectories on a cell (`guard.cell_slack`), and that the cells of a search cover all gradients, are argued in the
-modules.
+Cells of gradients (the exact guard and the search for the worst case), beyond what holds on a dropped cell: the slack
+of both trajectories as `guard.cell_slack` has it for one cell, and that the cells of a search cover all gradients, are
+argued in the modules.
 
 Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
 decay does not touch it.
@@ -87,7 +87,7 @@ NOT_COVERED = (
 
 _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
-_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "cell_evaluation", "check")
+_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "cell_evaluation", "cleared", "check")
 
 
 def trusted_base(*, versions: bool) -> str:
@@ -124,11 +124,16 @@ def _proved() -> str:
         "adds, counted by `RoundingCount`, is at least what they err by, cancellation included "
         f"(`{cell_evaluation.__name__}`)"
     )
+    lines.append(
+        "- Where what is evaluated of a cell is at most what `guard.allowance` evaluates, the deviation over the reals "
+        f"and the slack of both trajectories are together within the tolerance (`{cleared.__name__}`)"
+    )
     lines += [
         "",
         "For each of these sequences of operations, which every op model's update is one of, that the number which",
     ]
-    lines += ["the guard compares bounds the distance of the two updates for every gradient:", ""]
+    lines += ["the guard compares bounds the distance of the two updates for every gradient, and that on a cell of"]
+    lines += ["gradients which a search drops the two updates are within the tolerance of each other:", ""]
     lines += [f"- `{family.name}`" for family in families()]
     return "\n".join([*lines, ""])
 

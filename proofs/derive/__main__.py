@@ -11,15 +11,19 @@ from guarded_moments.proofs.check import (
     ACCEPTED,
     CELL_BY_ENDS,
     CELL_BY_SLOPES,
+    CLEARED,
     EVALUATED_BY_ENDS,
     EVALUATED_BY_SLOPES,
     EVALUATION,
     FIRST_UPDATE,
     PROOF_FILE,
+    SEARCHED,
 )
+from guarded_moments.proofs.cleared import searched
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
 from guarded_moments.proofs.derive.cell_evaluation import derive_evaluated_by_ends, derive_evaluated_by_slopes
+from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searched
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
@@ -44,9 +48,13 @@ def derive() -> str:
     recording.name(EVALUATION, [compared])
     recording.name(CELL_BY_ENDS, derive_by_ends(tools, cell_by_ends()))
     recording.name(CELL_BY_SLOPES, derive_by_slopes(tools, cell_by_slopes()))
-    recording.name(EVALUATED_BY_ENDS, derive_evaluated_by_ends(tools, evaluated_by_ends()))
+    evaluated_cell = derive_evaluated_by_ends(tools, evaluated_by_ends())
+    recording.name(EVALUATED_BY_ENDS, evaluated_cell)
     recording.name(EVALUATED_BY_SLOPES, derive_evaluated_by_slopes(tools, evaluated_by_slopes()))
     print("derived the bounds of a cell", file=sys.stderr)  # noqa: T201 - progress of a script
+    search = searched()
+    dropped = derive_searched(tools, search, evaluated_cell)
+    recording.name(SEARCHED, dropped)
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)
@@ -59,6 +67,7 @@ def derive() -> str:
             chain = recording.instantiate(transitive, {"x": difference, "y": stated.bound, "z": COMPARED})
             whole.append(recording.cut(of_family, recording.cut(one, chain)))
         recording.name(f"{ACCEPTED}{family.name}", whole)
+        recording.name(f"{CLEARED}{family.name}", derive_cleared(tools, theorem, stated, search, dropped))
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
 

@@ -275,6 +275,9 @@ def held_constants(tools: Toolbox, c: Context, positive: Collection[str] = POSIT
     """The guard's constants: each was rounded up once, which is as good as two roundings."""
     pairs = []
     for name, exact, held in zip(GuardConstants._fields, EXACT, HELD, strict=True):
+        if name == "threshold":
+            pairs.append(Pair(held, held, 0, positive=False))
+            continue
         sign = "<" if name in positive else "<="
         c.use(tools.lemma(f"0 {sign} y", f"0 {sign} x", "x <= y"), x=exact, y=held)
         c.use(tools.lemma("t*t*x <= y", "x <= y", "0 <= x", "0 <= t <= 1"), x=exact, y=held)

@@ -16,8 +16,8 @@ import numpy as np
 
 from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
+from guarded_moments.reference.guard.allowance import make_allowance
 from guarded_moments.reference.guard.cells import End, make_end, make_terms, make_upper, make_value
-from guarded_moments.reference.guard.closed_form import make_trajectory_slack
 from guarded_moments.reference.guard.search import CUT, FIRST_ENDS, LONG, Outcome
 
 #: Cells of one coordinate after which it is given up.
@@ -42,23 +42,18 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
         v_hat` of shape (n,), and of the arrays it writes: `Outcome`s as int8, and the gradients where exceeded.
     """
     op: Any = CompiledBinary64()
-    make: tuple[Any, ...] = (make_terms, make_end, make_value, make_upper, make_trajectory_slack)
-    terms_of, end_at, value_at, upper_of, slack_at = (builder(op, jit) for builder in make)
+    make: tuple[Any, ...] = (make_terms, make_end, make_value, make_upper, make_allowance)
+    terms_of, end_at, value_at, upper_of, allowance_at = (builder(op, jit) for builder in make)
     ends = np.array(FIRST_ENDS[1:], dtype=np.float64)
     cleared, exceeded, spent = int(Outcome.CLEARED), int(Outcome.EXCEEDED), int(Outcome.SPENT)
-
-    @jit
-    def allowed_for(k, inflation, terms, m, m_hat):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        native, recovered = np.sqrt(k.radicand * terms.v), np.sqrt(k.radicand * terms.v_hat)
-        slack = slack_at(k, m, 1.0 / (native + k.eps)) + slack_at(k, m_hat, 1.0 / (recovered + k.eps))
-        return (k.threshold - (k.step * slack + 2.0 * k.slack_floor) * inflation) / k.step / inflation
 
     @jit
     def loop(k, limit, inflation, m, v, m_hat, v_hat, outcome, gradient):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901 - typed by numba
         lows, highs = np.empty((_STACK, 3)), np.empty((_STACK, 3))
         for i in range(len(m)):
-            terms = terms_of(k, np.float64(m[i]), np.float64(v[i]), np.float64(m_hat[i]), np.float64(v_hat[i]))
-            allowed = allowed_for(k, inflation, terms, np.float64(m[i]), np.float64(m_hat[i]))
+            first, recovered_first = np.float64(m[i]), np.float64(m_hat[i])
+            terms = terms_of(k, first, np.float64(v[i]), recovered_first, np.float64(v_hat[i]))
+            allowed = allowance_at(k, inflation, first, terms.v, recovered_first, terms.v_hat)
             scale = (np.sqrt(k.radicand * min(terms.v, terms.v_hat)) + k.eps) * k.gap_cap
             low = end_at(k, terms.v, terms.v_hat, terms.gap, 0.0)
             plus, minus = value_at(k, terms.shift, terms.pull, low)

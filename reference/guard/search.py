@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
+from guarded_moments.reference.guard.allowance import make_allowance, make_update_slack
 from guarded_moments.reference.guard.cells import End, Terms, make_end, make_terms, make_upper, make_value
-from guarded_moments.reference.guard.closed_form import bound_inflation, lifted, make_trajectory_slack
+from guarded_moments.reference.guard.closed_form import bound_inflation, lifted
 from guarded_moments.reference.guard.constants import GuardConstants
 
 #: End points of the first cells, in units of the scale at which the denominator bends; the last is the bound itself.
@@ -132,18 +133,15 @@ class Partition(NamedTuple):
 
 def slack_of(constants: GuardConstants[float], states: States) -> Tensor:
     """How far the bit-exact deviation may be from `step*|N|`, in units of the parameter; float64 (n,)."""
-    op, k = TorchBinary64(states.m.device), lifted(constants)
-    trajectory_slack = make_trajectory_slack(op)
-    total = torch.zeros_like(states.m, dtype=torch.float64)
-    for m, v in ((states.m, states.v), (states.m_hat, states.v_hat)):
-        root = (k.radicand * v.double()).sqrt()
-        total += trajectory_slack(k, m.double(), (root + k.eps).reciprocal())
-    return (k.step * total + 2 * k.slack_floor) * bound_inflation()
+    update_slack = make_update_slack(TorchBinary64(states.m.device))
+    return update_slack(lifted(constants), *(moment.double() for moment in states)) * bound_inflation()
 
 
 def allowance(constants: GuardConstants[float], states: States) -> Tensor:
     """The largest `|N|` at which the bit-exact deviation is certain to be within the tolerance; float64 (n,)."""
-    return (constants.threshold - slack_of(constants, states)) / constants.step / bound_inflation()
+    inflation = torch.tensor(bound_inflation(), dtype=torch.float64)
+    of_states = make_allowance(TorchBinary64(states.m.device))
+    return of_states(lifted(constants), inflation, *(moment.double() for moment in states))
 
 
 def largest_gradient(constants: GuardConstants[float]) -> float:

@@ -69,6 +69,15 @@ class Run:
         for name in rounding.absolute.variables:
             self.values[name] = mpf(0)
 
+    def hold(self, exact: dict[str, mpf]) -> None:
+        """Constants as binary64 holds them: rounded up once; and what is known of its roundings."""
+        for name, value in exact.items():
+            held = nearest(value, 53)
+            self.values[f"held_{name}"] = (
+                held if held >= value else nearest(value * (1 + mpf(2) ** -53 * mpf("1.5")), 53)
+            )
+        self.values |= {"mu": mpf(2) ** -53, "t": 1 - mpf(2) ** -53}
+
     def holds(self, atom: Atom) -> bool:
         """Whether an atom is true, up to the precision."""
         terms = [self.term(monomial, value) for monomial, value in atom.polynomial.terms]

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
-from tests.proofs.run import PRECISION, Run, nearest
+from tests.proofs.run import PRECISION, Run
 from tests.proofs.test_cells import given_of
 from tests.proofs.test_check import changed, part
 
@@ -32,10 +32,7 @@ def run_of(made: EvaluatedCell, chance: np.random.Generator) -> Run:
     for name in ("m", "v", "m_hat", "v_hat", "low", "g", "high"):
         given[name] = mpf(float(np.float32(given[name])))
     run = Run(given, [made.exact.definitions, made.floats], [])
-    run.values |= {"mu": mpf(2) ** -53, "t": 1 - mpf(2) ** -53}
-    for name in GuardConstants._fields:
-        held = nearest(given[name], 53)
-        run.values[f"held_{name}"] = held if held >= given[name] else nearest(held * (1 + mpf(2) ** -52), 53)
+    run.hold({name: given[name] for name in GuardConstants._fields})
     return run
 
 

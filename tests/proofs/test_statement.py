@@ -1,5 +1,7 @@
 """The theorem's hypotheses hold in real runs: all of them are put to the numbers of one, and so is the conclusion."""
 
+from collections.abc import Iterable
+
 import mpmath
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from tests.proofs.run import PRECISION, Run, nearest
 
 from guarded_moments.proofs.evaluation import Evaluation, accepted, evaluation
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, Family, families, statement
+from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.arithmetic.rounding_count import inflation
 from guarded_moments.reference.floats import round_up
 from guarded_moments.reference.guard.constants import GuardConstants
@@ -34,28 +37,24 @@ def constants(family: Family, chance: np.random.Generator) -> dict[str, mpf]:
     }
 
 
-def runs(family: Family, chance: np.random.Generator, evaluated: Evaluation) -> Run:
+def run_of(family: Family, chance: np.random.Generator, guard: Iterable[Definitions]) -> Run:
+    """Both updates and the guard's constants in numbers; `guard` has its own quantities, exact and evaluated."""
     stated = statement(family)
     m, v = chance.normal() * 1e-3, chance.random() * 1e-6
     given = constants(family, chance)
     state = {"m": m, "v": v}
     for prefix, factor in ((NATIVE, 1.0), (RECOVERED, 1 + chance.normal() * 1e-2)):
         given |= {prefix + name: mpf(float(np.float32(value * factor))) for name, value in state.items()}
-    definitions = [
-        stated.native.definitions,
-        stated.recovered.definitions,
-        stated.exact,
-        stated.guard,
-        evaluated.floats,
-    ]
+    definitions = [stated.native.definitions, stated.recovered.definitions, stated.exact, *guard]
     run = Run(given, definitions, [*stated.native.roundings, *stated.recovered.roundings])
     for name, needed in zip(("moment", "reciprocal", "gradient", "floor"), stated.error, strict=True):
         run.values[f"slack_{name}"] = run.of(needed.polynomial) * (1 + mpf(2) ** -60)  # type: ignore[attr-defined]
-    run.values |= {"mu": mpf(2) ** -53, "t": 1 - mpf(2) ** -53, "float_last": mpf(0)}
-    for name in GuardConstants._fields:
-        exact = run.of(getattr(stated.constants, name))
-        held = nearest(exact, 53)
-        run.values[f"held_{name}"] = held if held >= exact else nearest(exact * (1 + mpf(2) ** -53 * mpf("1.5")), 53)
+    run.hold({name: run.of(getattr(stated.constants, name)) for name in GuardConstants._fields})
+    return run
+
+
+def accepted_run(family: Family, chance: np.random.Generator, evaluated: Evaluation) -> Run:
+    run = run_of(family, chance, [statement(family).guard, evaluated.floats])
     run.values["inflation"] = mpf(round_up(inflation(evaluated.roundings + 1)))
     product = run.of(evaluated.evaluated) * run.values["inflation"]
     run.values["compared"] = nearest(product, 53)
@@ -75,7 +74,7 @@ def test_every_hypothesis_holds_in_a_run_and_so_does_the_conclusion(
     stated = statement(family)
     whole = accepted(stated, evaluated)
     with mpmath.workprec(PRECISION):
-        run = runs(family, rng, evaluated)
+        run = accepted_run(family, rng, evaluated)
         false = [str(atom) for atom in sorted(whole.hypotheses, key=str) if not run.holds(atom)]
         assert not false, false
         for atom in (*stated.conclusion, *whole.conclusion):
@@ -90,6 +89,6 @@ def test_a_hypothesis_that_fails_is_seen(evaluated: Evaluation, rng: np.random.G
     family = families()[0]
     whole = accepted(statement(family), evaluated)
     with mpmath.workprec(PRECISION):
-        run = runs(family, rng, evaluated)
+        run = accepted_run(family, rng, evaluated)
         run.values["native_relative1"] = run.variable("native_relative1") + mpf(2) ** -22
         assert not all(run.holds(atom) for atom in whole.hypotheses)

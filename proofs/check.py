@@ -19,7 +19,7 @@ from importlib import resources
 from guarded_moments.proofs.atoms import Atom
 from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
-from guarded_moments.proofs.cleared import cleared, searched
+from guarded_moments.proofs.cleared import cleared, searched, two_cells
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -30,7 +30,7 @@ from guarded_moments.proofs.statement import families, statement
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
-SEARCHED, CLEARED = "searched/cell", "cleared/"
+SEARCHED, TWO_CELLS, CLEARED = "searched/cell", "searched/two_cells", "cleared/"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
     f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
 )
@@ -93,6 +93,9 @@ def _claims() -> Iterator[_Claim]:
     search = searched()
     text = "On a cell that a search drops, the deviation over the reals and the rounding of both updates fit."
     yield _Claim(SEARCHED, text, search.hypotheses, search.conclusion)
+    both = two_cells(search)
+    text = "What holds on each of two neighbouring cells that a search drops holds at every gradient of both."
+    yield _Claim(TWO_CELLS, text, both.hypotheses, both.conclusion)
     for family in families():
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
@@ -129,6 +132,7 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         CELL: "bounds of a cell over the reals",
         EVALUATED: "bounds of a cell in binary64",
         SEARCHED: "comparison of a search",
+        TWO_CELLS: "join of its cells",
         CLEARED: "theorems of a dropped cell",
     }
     return {

@@ -5,7 +5,12 @@ sources are run on symbols in binary64, beside `make_update_slack` over the real
 
     hypothesis   upper <= allowance, both as evaluated; those of `cell_evaluation`; the inflation, counted
     conclusion   step*|N(g)| + slack <= threshold and the same of -g                           (`searched`)
+                 the same in two neighbouring cells, if both are dropped                       (`two_cells`)
                  |U_hat - U| <= threshold of one family, for its |g| in the cell               (`cleared`)
+
+A search begins with cells between ascending ends, from zero to the largest gradient, and replaces a cell by the two
+that it is cut into.  So, by `two_cells` at every cut and every end, if all of them are dropped the claim holds at every
+gradient; that each loop does just that is tested (`tests/reference/guard/test_cover.py`).
 
 Claimed: nothing is written down a second time here.  `threshold` is the binary64 number that the guard holds.
 """
@@ -58,6 +63,30 @@ def searched() -> Searched:
     left = (THRESHOLD - slack - EXACT.step * one for of in both for one in (of, -of))
     conclusion = (Atom(one, Relation.AT_LEAST).normal() for one in left)
     return Searched(hypotheses, tuple(conclusion), cell, slack, upper, allowance, count)
+
+
+class TwoCells(NamedTuple):
+    """The statement about two dropped cells, the second beginning where the first ends."""
+
+    hypotheses: frozenset[Atom]
+    conclusion: tuple[Atom, ...]  #: as of one cell, for any gradient in either
+    renamed: tuple[dict[str, Polynomial], dict[str, Polynomial]]  #: what stands for the variables of one cell
+
+
+#: Where two cells meet.
+CUT = Polynomial.variable("cut")
+
+
+def two_cells(search: Searched) -> TwoCells:
+    """Put two neighbouring cells together; what is made of the second's ends has names of its own."""
+    ends = ("low", "high")
+    of_ends = search.cell.exact.definitions.made_of(ends) | search.cell.floats.made_of(ends)
+    own = {name: Polynomial.variable(f"second_{name}") for name in of_ends}
+    renamed = ({"high": CUT}, own | {"low": CUT})
+    both = [{atom.substitute(values) for atom in search.hypotheses} for values in renamed]
+    g = Polynomial.variable("g")
+    hypotheses = (both[0] - {Atom(CUT - g, Relation.AT_LEAST)}) | (both[1] - {Atom(g - CUT, Relation.AT_LEAST)})
+    return TwoCells(frozenset(hypotheses), search.conclusion, renamed)
 
 
 class Cleared(NamedTuple):

@@ -15,7 +15,7 @@ allows (the standard model; a sum of two numbers of a format never underflows). 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple, cast, final
 
@@ -57,6 +57,15 @@ class Definitions:
     def operands(self, variable: Polynomial) -> tuple[Polynomial, ...]:
         """What a quotient, a root, a magnitude or an extreme was made of."""
         return next((operands for (_, operands), made in self._made.items() if made == variable), ())
+
+    def made_of(self, names: Iterable[str]) -> frozenset[str]:
+        """The variables that some were made of, directly or not, with what was made beside them."""
+        found = set(names)
+        for (_, operands), variable in self._made.items():
+            if any(not found.isdisjoint(operand.variables) for operand in operands):
+                found |= variable.variables
+        relative = {name.replace("rounded", "relative") for name in found}
+        return frozenset((found | relative) - set(names))
 
     def at_least(self, left: Polynomial, right: Polynomial) -> None:
         """Define `left >= right`."""

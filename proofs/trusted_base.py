@@ -69,9 +69,12 @@ the two parts that stand for underflow.
 """
 
 NOT_DERIVED = """
-Cells of gradients (the exact guard and the search for the worst case), beyond what holds on a dropped cell: the slack
-of both trajectories as `guard.cell_slack` has it for one cell, and that the cells of a search cover all gradients, are
-argued in the modules.
+The slack of both trajectories on one cell, as `guard.cell_slack` has it for the exact worst case, is argued in the
+module.
+
+That the loops of a search begin with a chain of cells from zero to the largest gradient, and replace a cell by two that
+meet at a cut, is read from their source and tested with chance in place of the bounds
+(`tests/reference/guard/test_cover.py`). What follows at every gradient, from each cell to the next, is derived.
 
 Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
 decay does not touch it.
@@ -128,6 +131,7 @@ def _proved() -> str:
         "- Where what is evaluated of a cell is at most what `guard.allowance` evaluates, the deviation over the reals "
         f"and the slack of both trajectories are together within the tolerance (`{cleared.__name__}`)"
     )
+    lines.append("- What holds on each of two neighbouring cells that are dropped holds at every gradient of both")
     lines += [
         "",
         "For each of these sequences of operations, which every op model's update is one of, that the number which",

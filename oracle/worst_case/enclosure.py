@@ -152,7 +152,7 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
             best, at, top = max(plus, minus), 0.0, 0
             for j in range(len(ends) + 1):
                 g = first_end(k, limit, terms, j)
-                if g <= low.end.g:
+                if g <= low.end.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours
                     continue
                 high = point_at(k, terms.v, terms.v_hat, terms.gap, g)
                 plus, minus = value_at(k, terms.shift, terms.pull, high.end)
@@ -201,6 +201,9 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
     def slivers(k, limit, cleared, m, v, m_hat, v_hat, negative):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
         stack = np.empty((_STACK, _NUMBERS))
         ranges = np.empty((64, 2), dtype=np.int64)
+        if limit == 0.0:  # zero is all there is: no cell has a width
+            ranges[0, 0], ranges[0, 1] = 0, 0
+            return ranges[:1]
         terms = terms_of(k, m, v, m_hat, v_hat)
         # Largest magnitudes first onto the stack, so that the smallest are taken off first and ranges come in order.
         high, top, count = point_at(k, terms.v, terms.v_hat, terms.gap, limit), 0, 0

@@ -18,12 +18,13 @@ from guarded_moments.proofs.check import (
     FIRST_UPDATE,
     PROOF_FILE,
     SEARCHED,
+    TWO_CELLS,
 )
-from guarded_moments.proofs.cleared import searched
+from guarded_moments.proofs.cleared import searched, two_cells
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
 from guarded_moments.proofs.derive.cell_evaluation import derive_evaluated_by_ends, derive_evaluated_by_slopes
-from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searched
+from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searched, derive_two_cells
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
@@ -55,6 +56,7 @@ def derive() -> str:
     search = searched()
     dropped = derive_searched(tools, search, evaluated_cell)
     recording.name(SEARCHED, dropped)
+    recording.name(TWO_CELLS, derive_two_cells(tools, two_cells(search), dropped))
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guarded_moments.proofs.cleared import SIZE, THRESHOLD, Cleared, Searched, cleared, instance
+from guarded_moments.proofs.cleared import CUT, SIZE, THRESHOLD, Cleared, Searched, TwoCells, cleared, instance
 from guarded_moments.proofs.derive.both_updates import BothUpdates
 from guarded_moments.proofs.derive.context import Context, DerivationError, at_least, within
 from guarded_moments.proofs.derive.evaluation import EvaluationArithmetic, Pair, held_constants
@@ -54,7 +54,7 @@ def derive_searched(tools: Toolbox, stated: Searched, evaluated: Sequence[Proved
     return _compared(shown, stated)
 
 
-def _compared(shown: Sequence[Proved], stated: Searched | Cleared) -> list[Proved]:
+def _compared(shown: Sequence[Proved], stated: Searched | TwoCells | Cleared) -> list[Proved]:
     """What was shown, if it is what is stated."""
     for proved, goal in zip(shown, stated.conclusion, strict=True):
         surplus = proved.theorem.hypotheses - stated.hypotheses
@@ -63,6 +63,15 @@ def _compared(shown: Sequence[Proved], stated: Searched | Cleared) -> list[Prove
         if proved.conclusion != goal:
             raise DerivationError(f"concludes {proved.conclusion}, not {goal}")
     return list(shown)
+
+
+def derive_two_cells(tools: Toolbox, stated: TwoCells, shown: Sequence[Proved]) -> list[Proved]:
+    """Derive what holds on two neighbouring cells, from the theorem of one: the gradient is in one of them."""
+    recording = tools.prover.recording
+    first, second = ([recording.instantiate(one, values) for one in shown] for values in stated.renamed)
+    place = CUT - Polynomial.variable("g")
+    joined = [recording.cases(one, other, place) for one, other in zip(first, second, strict=True)]
+    return _compared(joined, stated)
 
 
 def _bounded(c: Context, tools: Toolbox, stated: Searched) -> None:

@@ -64,7 +64,7 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
             top = 0
             for j in range(len(ends) + 1):
                 g = np.float64(limit if j == len(ends) else min(np.float32(ends[j] * scale), limit))
-                if g <= low.g:
+                if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours
                     continue
                 high = end_at(k, terms.v, terms.v_hat, terms.gap, g)
                 plus, minus = value_at(k, terms.shift, terms.pull, high)

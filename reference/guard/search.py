@@ -171,7 +171,10 @@ def first_partition(
     column = torch.arange(g.shape[1])
     sign = torch.where(plus[row, column] >= minus[row, column], 1.0, -1.0)
     lows, highs = End(*(part[:-1] for part in ends)), End(*(part[1:] for part in ends))
-    keep = (bounds.upper(lows, highs) > cutoff(best)) & (lows.g < highs.g)
+    # The ends ascend to the limit; cells of no width are covered by their neighbours, unless zero is all there is.
+    wide = lows.g < highs.g
+    wide[-1] |= highs.g[-1] == 0
+    keep = (bounds.upper(lows, highs) > cutoff(best)) & wide
     at_row, coordinate = keep.nonzero(as_tuple=True)
     low, high = (End(*(part[at_row, coordinate] for part in end)) for end in (lows, highs))
     return Partition(Cells(coordinate, low, high), best, g[row, column] * sign)

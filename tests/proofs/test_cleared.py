@@ -16,6 +16,7 @@ from tests.proofs.test_statement import run_of
 
 from guarded_moments.proofs import Theorem, cell_evaluation, check, cleared
 from guarded_moments.proofs.check import CLEARED, SEARCHED
+from guarded_moments.proofs.claims import parse_polynomial
 from guarded_moments.proofs.cleared import Searched, searched
 from guarded_moments.proofs.replay import replay
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Family, families, statement
@@ -76,6 +77,15 @@ def test_every_hypothesis_of_a_family_holds_in_a_run_and_so_does_the_conclusion(
             assert run.holds(atom), f"the conclusion is false: {atom}"
         assert difference > 0, "a run without a deviation says nothing"
         assert run.values["held_threshold"] < 1000 * difference, "the bound is so far away that it says nothing"
+
+
+def test_two_cells_are_one_cell_at_each_gradient(search: Searched) -> None:
+    """Nothing but where the gradient is, with respect to the cut, is left out of what both cells assume."""
+    both = cleared.two_cells(search)
+    for values, left in zip(both.renamed, ("g - cut", "cut - g"), strict=True):
+        one = {atom.substitute(values) for atom in search.hypotheses}
+        (missing,) = one - both.hypotheses
+        assert str(missing.polynomial) == str(-parse_polynomial(left, {"g", "cut"}))
 
 
 def problems() -> list[str | None]:

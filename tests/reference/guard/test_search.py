@@ -64,7 +64,7 @@ def test_the_first_cells_cover_every_gradient_of_the_claim(bound: float, rng: np
             zip(cells.low.g[cells.coordinate == i].tolist(), cells.high.g[cells.coordinate == i].tolist(), strict=True)
         )
         if last == 0:
-            assert ends == []
+            assert ends == [(0, 0)], "zero is a gradient, too"
             continue
         assert ends[0][0] == 0
         assert ends[-1][1] == last

@@ -52,20 +52,24 @@ class Trajectories:
         """`|U_hat - U|`, float64, rounded up; infinite where the updates differ and one is not finite."""
         return _distance_up(*self.updates(states, g))
 
-    def upper(self, states: States, low: Tensor, high: Tensor) -> Tensor:
-        """At least the deviation at every binary32 `g` with `low <= |g| <= high`, of either sign; float64 (n,).
+    def upper(self, states: States, near: Tensor, far: Tensor) -> Tensor:
+        """At least the deviation at every binary32 gradient between `near` and `far`; float64 (n,).
 
         Infinite for op models whose interpolation is not monotone step by step.
+
+        Args:
+            states: coordinates, shape (n,).
+            near: a gradient for each, float32, shape (n,).
+            far: another, not smaller in magnitude, and of the same sign where `near` is not 0.
         """
-        worst = torch.zeros_like(low, dtype=torch.float64)
         if not self._monotone:
-            return worst + torch.inf
-        for sign in (1.0, -1.0):
-            native = self._range(states.m, states.v, low * sign, high * sign)
-            recovered = self._range(states.m_hat, states.v_hat, low * sign, high * sign)
-            for one, other in ((native[0], recovered[1]), (native[1], recovered[0])):
-                worst = torch.maximum(worst, _distance_up(one.double(), other.double()))
-        return worst
+            return torch.full_like(near, torch.inf, dtype=torch.float64)
+        native = self._range(states.m, states.v, near, far)
+        recovered = self._range(states.m_hat, states.v_hat, near, far)
+        return torch.maximum(
+            _distance_up(native[0].double(), recovered[1].double()),
+            _distance_up(native[1].double(), recovered[0].double()),
+        )
 
     def _range(self, m: Tensor, v: Tensor, near: Tensor, far: Tensor) -> tuple[Tensor, Tensor]:
         """The least and the largest update for gradients between `near` and `far` (of one sign, |near| <= |far|)."""

@@ -1,9 +1,10 @@
 """Whether any gradient of the claim violates it, decided for every coordinate on the bit-exact op model.
 
-1. Branch and bound in real arithmetic (`reference.guard.search`) drops every cell of gradients whose bound, plus the
-   rounding slack of both trajectories, is within the tolerance.
-2. In what is left the op model itself is asked: at the gradients that look worst, then over cells by the monotonicity
-   of rounding, then, where a cell holds few enough binary32 values, at each of them.
+1. Branch and bound in real arithmetic drops every cell of gradients whose bound, plus the rounding slack of both
+   trajectories, is within the tolerance: first cells of all coordinates (`reference.guard.search`), then cells of one
+   sign with sharper bounds (`reference.guard.signed_cells`) of the few coordinates that are left.
+2. In what is left the op model itself is asked: around the gradients that look worst, then over cells by the
+   monotonicity of rounding, then, where a cell holds few enough binary32 values, at each of them.
 
 Claimed: SAFE means that no binary32 `|g| <= G` violates; UNSAFE comes with a gradient at which the op model does;
 UNDECIDED means that the stated budget ran out.  Trusted: the arithmetic, and the rounding slack
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.trajectories import Trajectories
+from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.closed_form import in_domain
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import (
@@ -31,16 +33,21 @@ from guarded_moments.reference.guard.search import (
     first_partition,
     first_survivors,
     largest_gradient,
-    split,
+    middle_between,
 )
+from guarded_moments.reference.guard.signed_cells import SignedCells, uncleared
 
 #: Coordinates searched together: their end points stay in a core's cache.
 BLOCK = 1 << 11
+#: Survivors of their first cells worked on together: few cells are left of each, so that calls cost more than work.
+_TOGETHER = 1 << 13
 #: Binary32 gradients enumerated together.
-_ENUMERATION_BLOCK = 1 << 18
-#: Halvings of a cell, and cells of one coordinate alive at a time, after which it is left undecided.
+_ENUMERATION_BLOCK = 1 << 15
+#: Gradients on either side of the worst seen at which the op model is asked first.
+_AROUND = 512
+#: Halvings of a cell, and long cells of one coordinate alive at a time, after which it is left undecided.
 MAX_ROUNDS = 400
-MAX_CELLS = 1 << 12
+MAX_CELLS = 1 << 14
 #: Gradients enumerated for one coordinate before it is left undecided; and where only a statistic depends on it.
 MAX_ENUMERATED = 1 << 22
 FEW_ENUMERATED = 1 << 14
@@ -96,10 +103,10 @@ def decide(
     inside = covered.nonzero().flatten()
     # Most coordinates are cleared by their first cells; the few others are then worked on together.
     left = inside[survivors(constants, states.select(inside), lambda block: allowance(constants, block))]
-    for begin in range(0, len(left), BLOCK):
-        index = left[begin : begin + BLOCK]
+    for begin in range(0, len(left), _TOGETHER):
+        index = left[begin : begin + _TOGETHER]
         for whole, part in zip(
-            decisions, _decide_block(constants, trajectories, states.select(index), max_enumerated), strict=True
+            decisions, _decide_together(constants, trajectories, states.select(index), max_enumerated), strict=True
         ):
             whole[index] = part
     return decisions
@@ -129,44 +136,24 @@ def survivors(constants: GuardConstants[float], states: States, cutoff: Callable
     return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
 
-def _decide_block(
+def _decide_together(
     constants: GuardConstants[float], trajectories: Trajectories, states: States, max_enumerated: int
 ) -> Decisions:
-    bounds = CellBounds(constants, states)
-    allowed = allowance(constants, states)
-    cells, best, gradient = first_partition(constants, bounds, lambda _best: allowed)
     n = len(states.m)
     verdict = torch.full((n,), Verdict.SAFE, dtype=torch.int8)
     decisions = Decisions(verdict, torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64))
-    _try(constants, trajectories, states, decisions, torch.arange(n), best > allowed, gradient.float())
+    allowed = allowance(constants, states)
+    first = first_partition(constants, CellBounds(constants, states), lambda _best: allowed)
+    everything = torch.arange(n)
+    _try(constants, trajectories, states, decisions, everything, first.best > allowed, first.best_gradient.float())
     # Where both states are one, so are both updates: the op model is a function.
-    cells = cells.select(~((states.m == states.m_hat) & (states.v == states.v_hat))[cells.coordinate])
-    enumerated = torch.zeros(n, dtype=torch.int64)
-    for _ in range(MAX_ROUNDS):
-        _give_up(verdict, cells, enumerated > max_enumerated)
-        cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
-        doubtful = exceed_at_ends(bounds, cells, allowed) | (cells.floats_inside <= ENUMERABLE)
-        asked = _ask_op_model(
-            constants, trajectories, states, cells.select(doubtful), decisions, enumerated, max_enumerated
-        )
-        cells = Cells.joined(cells.select(~doubtful), asked)
-        _give_up(verdict, cells, cells.coordinate.bincount(minlength=n) > MAX_CELLS)
-        cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
-        if cells.coordinate.numel() == 0:
-            break
-        parents = cells.coordinate
-        cells, values, at = split(bounds, cells)
-        _try(constants, trajectories, states, decisions, parents, values > allowed[parents], at.float())
-        upper = bounds.upper(cells.low, cells.high, cells.coordinate)
-        cells = cells.select(upper > allowed[cells.coordinate])
-    _give_up(verdict, cells, torch.ones(n, dtype=torch.bool))
+    same = (states.m == states.m_hat) & (states.v == states.v_hat)
+    left = ((verdict == Verdict.SAFE) & ~same).nonzero().flatten()
+    found = uncleared(constants, states.select(left), ENUMERABLE)
+    cells = found.cells._replace(coordinate=left[found.cells.coordinate])
+    _ask_around(constants, trajectories, states, decisions, cells, left, found.gradient)
+    _enumerate(constants, trajectories, states, decisions, cells, max_enumerated)
     return decisions
-
-
-def _give_up(verdict: Tensor, cells: Cells, spent: Tensor) -> None:
-    """Coordinates that spent their budget and still have cells are undecided, those found unsafe excepted."""
-    left = cells.coordinate[spent[cells.coordinate]]
-    verdict[left[verdict[left] == Verdict.SAFE]] = Verdict.UNDECIDED
 
 
 def exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
@@ -177,38 +164,84 @@ def exceed_at_ends(bounds: CellBounds, cells: Cells, allowed: Tensor) -> Tensor:
     return exceeds
 
 
-def _ask_op_model(
+def _ask_around(
     constants: GuardConstants[float],
     trajectories: Trajectories,
     states: States,
-    cells: Cells,
     decisions: Decisions,
-    enumerated: Tensor,
-    max_enumerated: int,
-) -> Cells:
-    """Drop the cells that the op model clears, as a whole or gradient by gradient; returns those left.
+    cells: SignedCells,
+    index: Tensor,
+    gradient: Tensor,
+) -> None:
+    """Ask the op model around the worst gradient seen of each coordinate with cells: nearly all that violate do there.
 
-    Left are the long ones, to split, and the short ones of coordinates with no budget for all of theirs.
+    `index` and `gradient` (signed, float64) are of the coordinates that were searched.
     """
-    small = cells.floats_inside <= ENUMERABLE
-    inside = states.select(cells.coordinate)
-    clear = trajectories.upper(inside, cells.low.g.float(), cells.high.g.float()) <= constants.threshold
-    asked = cells.select(small & ~clear)
-    enumerated.index_add_(0, asked.coordinate, asked.floats_inside + 1)
-    affordable = enumerated <= max_enumerated
-    asked = asked.select(affordable[asked.coordinate])
-    first, count = asked.low.g.float().view(torch.int32).long(), asked.floats_inside + 1
+    limit = bits_of(largest_gradient(constants))
+    for reach in (0, _AROUND):
+        asked = torch.isin(index, cells.coordinate) & (decisions.verdict[index] == Verdict.SAFE)
+        worst, offsets = gradient[asked], torch.arange(-reach, reach + 1, dtype=torch.int32).unsqueeze(1)
+        bits = (worst.abs().float().view(torch.int32) + offsets).clamp_(0, limit)
+        g = bits.view(torch.float32) * torch.where(worst < 0, -1.0, 1.0)
+        coordinate = index[asked].expand_as(g).reshape(-1)
+        everything = torch.ones_like(coordinate, dtype=torch.bool)
+        _try(constants, trajectories, states, decisions, coordinate, everything, g.reshape(-1))
+
+
+def _enumerate(
+    constants: GuardConstants[float],
+    trajectories: Trajectories,
+    states: States,
+    decisions: Decisions,
+    cells: SignedCells,
+    max_enumerated: int,
+) -> None:
+    """Ask the op model about every gradient of cells: by monotonicity over many, else one by one.
+
+    Coordinates for which the budget does not suffice are undecided.
+    """
+    n, verdict = len(states.m), decisions.verdict
+    cells = _not_cleared_by_monotonicity(constants, trajectories, states, verdict, cells)
+    inside = torch.zeros(n, dtype=torch.int64).index_add_(0, cells.coordinate, cells.floats_inside + 1)
+    _give_up(verdict, cells, inside > max_enumerated)
+    cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
     per_turn = max(1, _ENUMERATION_BLOCK // (ENUMERABLE + 1))
-    for begin in range(0, len(count), per_turn):
-        turn = slice(begin, begin + per_turn)
-        repeats = count[turn]
-        index = asked.coordinate[turn].repeat_interleave(repeats)
-        start = (first[turn] - (repeats.cumsum(0) - repeats)).repeat_interleave(repeats)
-        magnitude = (start + torch.arange(len(index))).to(torch.int32).view(torch.float32)
+    for begin in range(0, len(cells.coordinate), per_turn):
+        turn = SignedCells(*(part[begin : begin + per_turn] for part in cells))
+        turn = turn.select(verdict[turn.coordinate] == Verdict.SAFE)
+        count, first = turn.floats_inside + 1, turn.low.float().view(torch.int32).long()
+        start = (first - (count.cumsum(0) - count)).repeat_interleave(count)
+        magnitude = (start + torch.arange(len(start))).to(torch.int32).view(torch.float32)
+        index, sign = (part.repeat_interleave(count) for part in (turn.coordinate, turn.sign.float()))
         everything = torch.ones_like(index, dtype=torch.bool)
-        for sign in (1.0, -1.0):
-            _try(constants, trajectories, states, decisions, index, everything, magnitude * sign)
-    return cells.select(~clear & ~(small & affordable[cells.coordinate]))
+        _try(constants, trajectories, states, decisions, index, everything, magnitude * sign)
+
+
+def _not_cleared_by_monotonicity(
+    constants: GuardConstants[float], trajectories: Trajectories, states: States, verdict: Tensor, cells: SignedCells
+) -> SignedCells:
+    """The cells left, split until each is short; coordinates with too many of them are given up."""
+    short = [cells.select(torch.zeros_like(cells.coordinate, dtype=torch.bool))]
+    for _ in range(MAX_ROUNDS):
+        cells = cells.select(verdict[cells.coordinate] == Verdict.SAFE)
+        near, far = ((end * cells.sign).float() for end in (cells.low, cells.high))
+        cells = cells.select(trajectories.upper(states.select(cells.coordinate), near, far) > constants.threshold)
+        is_short = cells.floats_inside <= ENUMERABLE
+        short.append(cells.select(is_short))
+        cells = cells.select(~is_short)
+        if len(cells.coordinate) == 0:
+            break
+        middle = middle_between(cells.low, cells.high)
+        cells = SignedCells.joined(cells._replace(high=middle), cells._replace(low=middle))
+        _give_up(verdict, cells, cells.coordinate.bincount(minlength=len(verdict)) > MAX_CELLS)
+    _give_up(verdict, cells, torch.ones_like(verdict, dtype=torch.bool))
+    return SignedCells.joined(*short)
+
+
+def _give_up(verdict: Tensor, cells: SignedCells, spent: Tensor) -> None:
+    """Coordinates that spent their budget and still have cells are undecided, those found unsafe excepted."""
+    left = cells.coordinate[spent[cells.coordinate]]
+    verdict[left[verdict[left] == Verdict.SAFE]] = Verdict.UNDECIDED
 
 
 def _try(

@@ -1,7 +1,8 @@
 """The exact guard: branch and bound over gradients where the closed form does not accept.
 
 The same formulas (`cells`) in two orders of work: few coordinates together in torch (`search`), many one after the
-other in compiled code (`compiled_search`), which is imported when it is first needed.
+other in compiled code (`compiled_search`), which is imported when it is first needed.  What both leave open although no
+gradient they saw exceeds the tolerance, a few in ten thousand, is searched with sharper bounds (`signed_cells`).
 
 Claimed: CLEARED means that no gradient of the claim can violate it, the rounding of both trajectories and of this
 evaluation included.  EXCEEDED comes with a gradient whose real-number deviation is, as far as binary64 can tell, above
@@ -19,7 +20,8 @@ from torch import Tensor
 
 from guarded_moments.reference.guard.closed_form import bound_inflation, closed_form_guard, in_domain
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
-from guarded_moments.reference.guard.search import Outcome, States, cleared, largest_gradient
+from guarded_moments.reference.guard.search import CellBounds, Cleared, Outcome, States, cleared, largest_gradient
+from guarded_moments.reference.guard.signed_cells import uncleared
 
 #: Coordinates of one call from which compiling pays, and those searched together in torch below it.
 WORTH_COMPILING = 1 << 20
@@ -61,9 +63,23 @@ def exact_guard(constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: T
     accepted = closed_form_guard(constants, m, v, m_hat, v_hat)
     judged = (~accepted & in_domain(m, v) & in_domain(m_hat, v_hat)).nonzero().flatten()
     states = States(m, v, m_hat, v_hat).select(judged)
-    if len(judged) >= WORTH_COMPILING:
-        accepted[judged] = search(constants, states).outcome == Outcome.CLEARED
-        return accepted
-    for begin in range(0, len(judged), _TORCH_BLOCK):
-        accepted[judged[begin : begin + _TORCH_BLOCK]] = cleared(constants, states.slice(begin, begin + _TORCH_BLOCK))
+    found = _compiled(constants, states) if len(judged) >= WORTH_COMPILING else _vectorised(constants, states)
+    accepted[judged] = found.cleared
+    within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()
+    for begin in range(0, len(within), _TORCH_BLOCK):
+        index = within[begin : begin + _TORCH_BLOCK]
+        left = uncleared(constants, states.select(index), shortest=1).cells.coordinate
+        accepted[judged[index]] = True
+        accepted[judged[index[left]]] = False
     return accepted
+
+
+def _vectorised(constants: GuardConstants[float], states: States) -> Cleared:
+    blocks = [states.slice(begin, begin + _TORCH_BLOCK) for begin in range(0, max(1, len(states.m)), _TORCH_BLOCK)]
+    return Cleared(*(torch.cat(parts) for parts in zip(*(cleared(constants, block) for block in blocks), strict=True)))
+
+
+def _compiled(constants: GuardConstants[float], states: States) -> Cleared:
+    found, bounds = search(constants, states), CellBounds(constants, states)
+    best = torch.maximum(*bounds.value(bounds.end(found.gradient.abs().double())))
+    return Cleared(found.outcome == Outcome.CLEARED, best)

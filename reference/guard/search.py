@@ -81,7 +81,7 @@ class Cells(NamedTuple):
     @property
     def floats_inside(self) -> Tensor:
         """How many binary32 magnitudes a cell spans, less one; int64."""
-        return self.high.g.float().view(torch.int32).long() - self.low.g.float().view(torch.int32).long()
+        return floats_between(self.low.g, self.high.g)
 
 
 class CellBounds:
@@ -152,6 +152,29 @@ def largest_gradient(constants: GuardConstants[float]) -> float:
     return float(nearest)
 
 
+def first_ends(constants: GuardConstants[float], scale: Tensor) -> Tensor:
+    """The ends of the first cells: binary32 magnitudes from 0 to the claim's bound, ascending; float64 (rows, n).
+
+    Args:
+        constants: of the tensor.
+        scale: of each coordinate, as `CellBounds.scale` gives it, shape (n,).
+    """
+    limit = largest_gradient(constants)
+    inner = torch.tensor(FIRST_ENDS, dtype=torch.float64).unsqueeze(1) * scale
+    return torch.cat([inner.float().double().clamp_(max=limit), torch.full_like(scale, limit).unsqueeze(0)])
+
+
+def floats_between(low: Tensor, high: Tensor) -> Tensor:
+    """How many binary32 values lie between magnitudes that are binary32 values, one of the ends included; int64."""
+    return high.float().view(torch.int32).long() - low.float().view(torch.int32).long()
+
+
+def middle_between(low: Tensor, high: Tensor) -> Tensor:
+    """The binary32 value at which a cell of magnitudes is cut, in float64."""
+    middle = torch.where(high > LONG * low, CUT * low, 0.5 * (low + high))
+    return torch.where(low > 0, middle, 0.5 * high).float().double()
+
+
 def first_partition(
     constants: GuardConstants[float], bounds: CellBounds, cutoff: Callable[[Tensor], Tensor]
 ) -> Partition:
@@ -162,9 +185,7 @@ def first_partition(
         bounds: of the coordinates.
         cutoff: gives each coordinate's cutoff from the largest `|N|` seen.
     """
-    scale, limit = bounds.scale(), largest_gradient(constants)
-    inner = torch.tensor(FIRST_ENDS, dtype=torch.float64).unsqueeze(1) * scale
-    g = torch.cat([inner.float().double().clamp_(max=limit), torch.full_like(scale, limit).unsqueeze(0)])
+    g = first_ends(constants, bounds.scale())
     ends = bounds.end(g)
     plus, minus = bounds.value(ends)
     best, row = torch.maximum(plus, minus).max(dim=0)
@@ -186,8 +207,15 @@ def first_survivors(constants: GuardConstants[float], states: States, cutoff: Te
     return (torch.zeros_like(cutoff).index_fill_(0, partition.cells.coordinate, 1.0) > 0).nonzero().flatten()
 
 
-def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) -> Tensor:
-    """Where no gradient of the claim can violate it, slack included: a bool tensor.
+class Cleared(NamedTuple):
+    """One entry per coordinate."""
+
+    cleared: Tensor  #: bool: no gradient of the claim can violate it, slack included
+    best: Tensor  #: the largest `|N|` seen, float64
+
+
+def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) -> Cleared:
+    """Where no gradient of the claim can violate it, slack included.
 
     A coordinate that is not cleared violates the claim, is within the slack of it, or ran out of `rounds`.
     """
@@ -201,11 +229,12 @@ def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) 
             break
         parents = cells.coordinate
         cells, values, _ = split(bounds, cells)
-        exceeded[parents[values > allowed[parents]]] = True
+        best = best.scatter_reduce(0, parents, values, "amax")
+        exceeded |= best > allowed
         upper = bounds.upper(cells.low, cells.high, cells.coordinate)
         cells = cells.select(upper > allowed[cells.coordinate])
     exceeded[cells.coordinate] = True
-    return ~exceeded
+    return Cleared(~exceeded, best)
 
 
 def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
@@ -214,9 +243,7 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     Returns:
         Both halves of each cell (the lower ones first), and `|N|` and the signed gradient at each cut.
     """
-    low, high = cells.low.g, cells.high.g
-    middle = torch.where(high > LONG * low, CUT * low, 0.5 * (low + high))
-    middle = torch.where(low > 0, middle, 0.5 * high).float().double()
+    middle = middle_between(cells.low.g, cells.high.g)
     end = bounds.end(middle, cells.coordinate)
     plus, minus = bounds.value(end, cells.coordinate)
     halves = Cells.joined(cells._replace(high=end), cells._replace(low=end))

@@ -33,6 +33,7 @@ from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import from_bits, hex_of
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import States, enclose, slack_of
+from guarded_moments.reference.guard.signed_cells import Uncleared, uncleared
 from guarded_moments.reference.implementations import capability_of_this_machine
 from guarded_moments.reference.op_models import OpModel
 
@@ -183,13 +184,13 @@ def test_a_search_that_allows_a_percent_too_much_is_noticed(
 ) -> None:
     """That the check at exact equality sees a search that drops too much."""
 
-    def generous(constants: GuardConstants[float], states: States) -> Tensor:
-        return torch.full_like(states.m, 1.01 * constants.threshold / constants.step, dtype=torch.float64)
+    def generous(constants: GuardConstants[float], states: States, shortest: int) -> Uncleared:
+        return uncleared(constants._replace(threshold=1.01 * constants.threshold), states, shortest)
 
     case = Setting(step=400.0, bound=INF).case()
     states = peaked(4, rng)
     worst = peak(case, case.implementation.body, states)
-    monkeypatch.setattr(decision, "allowance", generous)
+    monkeypatch.setattr(decision, "uncleared", generous)
     verdicts = []
     for i in range(4):
         constants = with_threshold(case, math.nextafter(float(worst.deviation[i]), 0))

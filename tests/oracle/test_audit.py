@@ -30,7 +30,7 @@ from guarded_moments.reference.claim import GradientBound
 from guarded_moments.reference.codecs.log8 import ESCAPE
 from guarded_moments.reference.errors import CheckpointError, PlatformError
 from guarded_moments.reference.floats import hex_of
-from guarded_moments.reference.guard import in_domain
+from guarded_moments.reference.guard import in_domain, signed_cells
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 
 TOLERANCE, LR = 0.01, 1e-3
@@ -320,7 +320,8 @@ def test_what_the_budget_leaves_is_undecided_and_does_not_hold(
     upper = max(tensor.max_deviation_upper for tensor in result.tensors)
     near = replace(state, tolerance=replace(state.tolerance, value=upper))
     assert audit(near, native).holds
-    monkeypatch.setattr(decision, "MAX_CELLS", 0)
+    for module in (signed_cells, decision):
+        monkeypatch.setattr(module, "MAX_ROUNDS", 0)
     assert audit(near, native).holds, "what the decision leaves open the exact worst case settles"
     monkeypatch.setattr(supremum, "settle", lambda *_: None)
 

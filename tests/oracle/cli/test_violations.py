@@ -16,6 +16,7 @@ from guarded_moments.oracle.worst_case import decision, supremum
 from guarded_moments.reference import IMPLEMENTATIONS, Tolerance, read, write
 from guarded_moments.reference.checkpoint import GuardedState, load_state_dict
 from guarded_moments.reference.codecs.log8 import ESCAPE
+from guarded_moments.reference.guard import signed_cells
 
 TOLERANCE, LR = 0.01, 1e-3
 
@@ -217,7 +218,8 @@ def test_what_the_budget_leaves_undecided_fails_the_audit(job: Job, monkeypatch:
     # As near as a coordinate can be to its tolerance, so that the first cells of gradients do not decide.
     near = replace(job.state, tolerance=Tolerance(job.report["max_deviation_upper"]))
     assert audited(near)[0].status == 0
-    monkeypatch.setattr(decision, "MAX_CELLS", 0)
+    for module in (signed_cells, decision):
+        monkeypatch.setattr(module, "MAX_ROUNDS", 0)
     monkeypatch.setattr(supremum, "settle", lambda *_: None)
 
     ran, report = audited(near)

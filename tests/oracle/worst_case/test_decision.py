@@ -31,6 +31,7 @@ from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import from_bits, hex_of
+from guarded_moments.reference.guard import signed_cells
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import States, enclose, slack_of
 from guarded_moments.reference.guard.signed_cells import Uncleared, uncleared
@@ -229,7 +230,8 @@ def test_out_of_budget_is_undecided_and_never_safe(rng: np.random.Generator, mon
     whole = decide(case.constants, case.trajectories(), states).verdict
     for name, value in (("MAX_ROUNDS", 0), ("MAX_ROUNDS", 1), ("MAX_CELLS", 0), ("MAX_CELLS", 5)):
         with monkeypatch.context() as patch:
-            patch.setattr(decision, name, value)
+            for module in (signed_cells, decision):
+                patch.setattr(module, name, value)
             cut = decide(case.constants, case.trajectories(), states).verdict
         assert bool(((cut == whole) | (cut == Verdict.UNDECIDED)).all())
         if value == 0:

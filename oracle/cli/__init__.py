@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "verify": "Check that a file, its native checkpoint and an attestation belong together.",
         "prove": "Prove the theorem behind the guard from certificates, and its lemmas with solvers.",
         "bench": "Measure every codec: bits, times, and what was published.",
+        "suggest": "Show what each tolerance and gradient bound would cost a checkpoint.",
         "sweep": "Show bits and escapes while one choice changes.",
         "explain": "Show one coordinate: codes, guard, worst gradient, both updates.",
         "requirements": "List what pytest --oracle judges codec backends by.",

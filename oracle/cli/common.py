@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -48,10 +48,7 @@ grad_bound_option = click.option(
     type=NUMBER,
     required=True,
     metavar="G",
-    help=(
-        "Largest |gradient| covered, as it enters the moments; inf covers all up to the op model's overflow limit. "
-        "With clip_grad_norm_ at c, c*(1+2**-20) is safe."
-    ),
+    help=("Largest |gradient| covered, as it enters the moments; inf covers all up to the op model's overflow limit."),
 )
 op_model_option = click.option(
     "--op-model",
@@ -73,9 +70,10 @@ def implementation_option(what: str, large: str) -> Callable[[Any], Any]:
     )
 
 
-def check_claim(tolerance: float, grad_bound: float) -> None:
+def check_claim(tolerance: float, grad_bound: float | Sequence[float]) -> None:
     """Refuse a tolerance or bound that makes no claim, before anything is read."""
-    Claim(Tolerance(tolerance), GradientBound(grad_bound), implementation="")
+    for bound in grad_bound if isinstance(grad_bound, Sequence) else [grad_bound]:
+        Claim(Tolerance(tolerance), GradientBound(bound), implementation="")
 
 
 #: Columns assumed where standard output is no terminal, so that tables are not folded.

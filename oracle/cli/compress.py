@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import click
 from rich.table import Table
 
+from guarded_moments.oracle.cli.bounding import Bound, bound_of, bound_options
 from guarded_moments.oracle.cli.common import (
     FILE,
     NUMBER,
     check_claim,
     force_option,
-    grad_bound_option,
     implementation_option,
     is_folder,
     op_model_option,
@@ -26,7 +26,14 @@ from guarded_moments.oracle.cli.common import (
     tolerance_option,
 )
 from guarded_moments.oracle.cli.summary import Summary
-from guarded_moments.reference.checkpoint import GuardedState, compress, load_checkpoint, read, write
+from guarded_moments.reference.checkpoint import (
+    GuardedState,
+    compress,
+    load_checkpoint,
+    parameters_of,
+    read,
+    write,
+)
 from guarded_moments.reference.checkpoint.bit_rate import bit_rate, tensor_bit_rate
 from guarded_moments.reference.checkpoint.distributed import Folder, compress_shards, finish_compressed
 from guarded_moments.reference.checkpoint.encoding import Granularity
@@ -49,7 +56,7 @@ class _Done(NamedTuple):
 @click.argument("checkpoint", type=FILE)
 @click.argument("output", type=FILE)
 @tolerance_option
-@grad_bound_option
+@bound_options
 @click.option(
     "--codec",
     type=click.Choice(list(CODECS)),
@@ -88,7 +95,10 @@ def command(
     checkpoint: Path,
     output: Path,
     tolerance: float,
-    grad_bound: float,
+    grad_bounds: tuple[float, ...] | None,
+    clip_norm: float | None,
+    norm_type: str,
+    clip_value: float | None,
     codec: str,
     grid: Granularity,
     grids_from: Path | None,
@@ -112,14 +122,16 @@ def command(
 
     \b
       gmc compress optimizer.pt optimizer.gmc --tolerance 0.01 --grad-bound 1.0
+      gmc compress optimizer.pt optimizer.gmc --tolerance 0.01 --clip-norm 1.0
       gmc compress optimizer.pt fast.gmc --tolerance 0.02 --grad-bound inf --codec lin8 --guard closed
       gmc compress step2000.pt step2000.gmc --tolerance 0.01 --grad-bound 1.0 --grids-from step1000.gmc
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
-    check_claim(tolerance, grad_bound)
+    bound = bound_of(grad_bounds, clip_norm, norm_type, clip_value)
+    check_claim(tolerance, bound.grad_bound)
     Horizon.parse(horizon)
     choices: dict[str, Any] = {
         "tolerance": tolerance,
-        "grad_bound": grad_bound,
+        "grad_bound": bound.grad_bound,
         "codec": codec,
         "grid": grid,
         "grids_from": None if grids_from is None else read(grids_from),
@@ -131,7 +143,7 @@ def command(
     work = _compress_folder if is_folder(checkpoint) else _compress_file
     summary, started = Summary(), time.perf_counter()
     native_bytes = 0
-    for shard in work(checkpoint, output, choices, force=force):
+    for shard in work(checkpoint, output, choices, bound, force=force):
         native_bytes += shard.native_bytes
         if verbose:
             out().print(_tensor_table(shard.state))
@@ -140,21 +152,35 @@ def command(
     summary.print(out(), output, native_bytes, time.perf_counter() - started)
 
 
-def _compress_file(checkpoint: Path, output: Path, choices: dict[str, Any], *, force: bool) -> Iterator[_Done]:
+def _compress_file(
+    checkpoint: Path, output: Path, choices: dict[str, Any], bound: Bound, *, force: bool
+) -> Iterator[_Done]:
     check_output(output, overwrite=force, inputs=(checkpoint,))  # before the work, not after
     native = load_checkpoint(checkpoint)
     with progress_bar("compressing") as progress, said_of(checkpoint):
+        bound.require_undecayed((parameter.where, parameter.hyperparameters) for parameter in parameters_of(native))
         spool = Spool(output.parent)
         state = compress(native, **choices, progress=progress, spool=spool)
     write(state, output, overwrite=force, spool=spool)
     yield _Done(state, output, checkpoint.stat().st_size)
 
 
-def _compress_folder(checkpoint: Path, output: Path, choices: dict[str, Any], *, force: bool) -> Iterator[_Done]:  # noqa: ARG001 - a folder is never replaced
+def _compress_folder(
+    checkpoint: Path,
+    output: Path,
+    choices: dict[str, Any],
+    bound: Bound,
+    *,
+    force: bool,  # noqa: ARG001 - a folder is never replaced
+) -> Iterator[_Done]:
     """Each file of a folder of torch.distributed.checkpoint; the output then takes its place when all are there."""
+    if not isinstance(bound.grad_bound, float):
+        raise click.UsageError("--grad-bound: one for all, since each file of a folder has its own param_groups")
     native = Folder(checkpoint)
     with progress_bar("compressing files") as progress:
         for done, shard in enumerate(compress_shards(native, output, **choices)):
+            state = shard.state
+            bound.require_undecayed((tensor.where, state.hyperparameters_of(tensor)) for tensor in state.tensors)
             yield _Done(shard.state, shard.path, (checkpoint / shard.file).stat().st_size)
             progress(done + 1, len(native.files))
     finish_compressed(native, output)

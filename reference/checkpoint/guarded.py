@@ -7,7 +7,8 @@ it; every escaped coordinate and everything else in the state_dict is recovered 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from guarded_moments.reference.checkpoint.encoding import Encoding, Granularity, rate_of
-from guarded_moments.reference.checkpoint.layouts import entry_at, with_own_states
+from guarded_moments.reference.checkpoint.layouts import at, entry_at, places_of, with_own_states
 from guarded_moments.reference.checkpoint.optimizer_state import (
     MOMENTS,
     Parameter,
@@ -26,7 +27,7 @@ from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, spooled
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.codecs import CODECS, Codec
-from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
+from guarded_moments.reference.errors import GuardedMomentsError, InvalidClaimError, UnsupportedError
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 
@@ -46,7 +47,7 @@ def compress(
     checkpoint: Mapping[str, Any],
     *,
     tolerance: float,
-    grad_bound: float,
+    grad_bound: float | Sequence[float],
     codec: str = "log8",
     grid: Granularity = "per-tensor",
     grids_from: GuardedState | None = None,
@@ -63,7 +64,8 @@ def compress(
         checkpoint: `optimizer.state_dict()` of `torch.optim.Adam` or `AdamW`, or a dictionary that holds one or more of
             them, at any depth, beside anything else that `torch.load(weights_only=True)` can read.
         tolerance: `tau`, in learning rates, positive and finite.
-        grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.
+        grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.  Or one for each
+            param_group of the checkpoint's optimizers, in order.  `clipping` has those of torch's clipping.
         codec: a name in `codecs.CODECS`.
         grid: what has grids of its own: a tensor, a row of it, or 256 coordinates; for the codecs that have grids.
         grids_from: an earlier checkpoint's state, whose grids are taken again for every parameter that has the same
@@ -89,7 +91,8 @@ def compress(
         PlatformError: this process flushes subnormals.
     """
     require_subnormals()
-    tau, bound = Tolerance(tolerance), GradientBound(grad_bound)
+    tau = Tolerance(tolerance)
+    bound, own_bounds = _bounds(checkpoint, grad_bound)
     named = None if implementation is None else implementation_named(implementation)
     kind = _codec_named(codec, grid)
     earlier = {} if grids_from is None else {(tensor.place, tensor.key): tensor for tensor in grids_from.tensors}
@@ -103,8 +106,9 @@ def compress(
     for parameter in parameters:
         if parameter.kept_because is None:
             model = named or _implementation_of(parameter)
+            own_bound = own_bounds.get(id(parameter.param_group))
             encoding = Encoding(
-                claim=Claim(tau, bound, model.name),
+                claim=Claim(tau, own_bound or bound, model.name),
                 implementation=model,
                 lr=rate_of(parameter) if lr is None else lr,
                 kind=kind,
@@ -116,7 +120,7 @@ def compress(
                 previous=_reused(kind, parameter, earlier.get((parameter.place, parameter.key))),
             )
             with one_torch_thread():
-                tensor = encoding.apply(parameter)
+                tensor = replace(encoding.apply(parameter), own_bound=own_bound)
             tensors.append(tensor if spool is None else spooled(tensor, spool))
             entry_at(skeleton, parameter.place, parameter.key).update(dict.fromkeys(MOMENTS))
         else:
@@ -137,6 +141,25 @@ def _programs() -> dict[str, str]:
 @cache
 def _version(name: str) -> str:
     return metadata.version(name)
+
+
+def _bounds(
+    checkpoint: Mapping[str, Any], grad_bound: float | Sequence[float]
+) -> tuple[GradientBound, dict[int, GradientBound]]:
+    """The bound of all that have none of their own, the smallest; and those of param_groups, by identity."""
+    if not isinstance(grad_bound, Sequence):
+        return GradientBound(grad_bound), {}
+    groups = [group for place in places_of(checkpoint) for group in at(checkpoint, place)["param_groups"]]
+    if len(grad_bound) != len(groups):
+        msg = (
+            f"grad-bound is {len(grad_bound)} numbers, and there are {len(groups)} param_groups: expected one for all, "
+            "or one for each in order"
+        )
+        raise InvalidClaimError(msg)
+    bounds = [GradientBound(bound) for bound in grad_bound]
+    smallest = min(bounds, key=lambda bound: bound.value)
+    different = [(group, bound) for group, bound in zip(groups, bounds, strict=True) if bound != smallest]
+    return smallest, {id(group): bound for group, bound in different}
 
 
 def _codec_named(name: str, grid: Granularity) -> type[Codec]:

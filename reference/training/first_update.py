@@ -35,7 +35,8 @@ _LOG = logging.getLogger("guarded_moments")
 class FirstUpdate:
     """What is known of the guarantee; complete once the first update after loading has begun."""
 
-    gradient_bound: float
+    gradient_bound: float  #: `G`; the smallest, where param_groups have their own
+    several: bool = False  #: whether they do
     largest: float = 0.0  #: magnitude of the largest gradient of a guarded parameter
     where: str | None = None  #: the parameter it belongs to
     void_because: list[str] = field(default_factory=list)
@@ -54,7 +55,7 @@ class FirstUpdate:
         largest = "no guarded parameter had a gradient"
         if self.where is not None:
             largest = f"largest gradient {self.largest:g} at {self.where}"
-        found = f"{largest}, bound {self.gradient_bound:g}"
+        found = f"{largest}, bound {self.gradient_bound:g}" + " and more, by param_group" * self.several
         if self.void_because:
             return f"the guarantee is void for the first update: {'; '.join(self.void_because)} ({found})"
         assumed = f"; assumed: {', '.join(self.assumed)}" if self.assumed else ""
@@ -68,7 +69,7 @@ def watch_first_update(optimizer: torch.optim.Optimizer, state: GuardedState) ->
         optimizer: with the recovered state of `state` loaded, and nothing else done.
         state: what was recovered; of one optimizer.
     """
-    found = FirstUpdate(state.gradient_bound.value)
+    found = FirstUpdate(state.gradient_bound.value, any(tensor.own_bound is not None for tensor in state.tensors))
     by_key = {tensor.key: tensor for tensor in state.tensors}
     keys = [key for group in _groups(state) for key in group["params"]]
     watched = [(place, by_key[key]) for key, place in zip(keys, placed(optimizer), strict=True) if key in by_key]

@@ -12,7 +12,7 @@ trainers save and load one before training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def guard_checkpoints(
     optimizer: torch.optim.Optimizer,
     *,
     tolerance: float,
-    grad_bound: float,
+    grad_bound: float | Sequence[float],
     **choices: Any,  # noqa: ANN401 - of `compress`
 ) -> Guarded:
     """Make every state_dict of an optimizer a compressed one, and let it load compressed and plain ones.

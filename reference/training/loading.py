@@ -7,6 +7,7 @@ that it was saved of; otherwise an error, and the optimizer is as it was.  Trust
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def save_guarded(
     path: Path | str,
     *,
     tolerance: float,
-    grad_bound: float,
+    grad_bound: float | Sequence[float],
     overwrite: bool = True,
     **choices: Any,  # noqa: ANN401 - of `compress`
 ) -> GuardedState:
@@ -36,7 +37,8 @@ def save_guarded(
         optimizer: `torch.optim.Adam` or `AdamW`; it is not changed.
         path: the file; an older one is replaced, once the newer is there whole.
         tolerance: `tau`, in learning rates.
-        grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.
+        grad_bound: `G`, the largest magnitude of a gradient as it enters the moments; may be infinite.  Or one for each
+            of the optimizer's param_groups.  `clipping` has those of torch's clipping.
         overwrite: whether an older file may be replaced.
         choices: more choices of `compress`, such as `codec` or `implementation`.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from guarded_moments.reference.checkpoint import load_state_dict, parameters_of, read
+from guarded_moments.reference.clipping import bound_of_clipped_norm
 from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError, PlatformError
 from guarded_moments.reference.implementations import capability_of_this_machine
 from guarded_moments.reference.training import guard_checkpoints, load_guarded, save_guarded
@@ -338,3 +339,44 @@ def test_a_file_saved_in_training_is_one_for_the_command_line(tmp_path: Path) ->
     torch.save(optimizer.state_dict(), tmp_path / "hooked.pt")
     with pytest.raises(CheckpointError, match=r"is compressed already: it holds a \.gmc file under 'guarded_moments'"):
         parameters_of(load_state_dict(tmp_path / "hooked.pt"))
+
+
+# Bounds from clipping, and of param_groups
+
+
+def test_the_bound_of_a_clipped_norm_holds_for_whatever_arrives(tmp_path: Path) -> None:
+    """One coordinate alone has all of the norm, which is the most that it can be."""
+    model, optimizer = trained()
+    bound = bound_of_clipped_norm(0.1)
+    save_guarded(optimizer, tmp_path / "o.gmc", tolerance=0.01, grad_bound=bound)
+    other, restored = resumed(model)
+    first = load_guarded(restored, tmp_path / "o.gmc")
+
+    for parameter in other.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    gradient = next(other.parameters()).grad
+    assert gradient is not None
+    gradient[0, 0] = 3e7
+    torch.nn.utils.clip_grad_norm_(other.parameters(), 0.1)
+    restored.step()
+
+    assert first.holds, first.sentence()
+    assert 0.0999 < first.largest <= bound
+
+
+def test_each_param_group_is_compared_with_its_own_bound(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(9, 9)
+    groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias]}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    train(model, optimizer)
+    save_guarded(optimizer, tmp_path / "o.gmc", tolerance=0.01, grad_bound=[1.0, 0.5])
+
+    for value, void in ((0.4, []), (0.8, ["a gradient of param_groups[1]['params'][0] is 0.8, above 0.5"])):
+        restored = torch.optim.AdamW(groups, lr=1e-3)
+        first = load_guarded(restored, tmp_path / "o.gmc")
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, value)
+        restored.step()
+        assert first.void_because == void
+        assert first.sentence().endswith("bound 0.5 and more, by param_group)")

@@ -14,7 +14,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report bench format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory bench format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -44,6 +44,9 @@ report: audit ## write what an auditor reads of the same job
 	$(BIN)/gmc verify $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --attestation $(JOB)/optimizer.intoto.json
 	@echo
 	@echo 'the report: report.html and report.json, in $(JOB)/; the attestation: optimizer.intoto.json'
+
+trajectory: audit ## resume its training from native, recovered and control states (a quarter of an hour)
+	$(BIN)/gmc trajectory $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --training examples/train_language_model.py:resume --json $(JOB)/trajectory.json --output docs/trajectory.md --plot docs/trajectory.png --force
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format

@@ -137,15 +137,43 @@ def make_optimizer(model: LanguageModel, settings: Settings) -> torch.optim.Adam
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=settings.fused or None)
 
 
+class Batches:
+    """Sequences drawn from a text, the same for the same seed."""
+
+    def __init__(self, text: bytes, settings: Settings, seed: int) -> None:
+        self._data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+        self._window = torch.arange(settings.context + 1)
+        self._draws = torch.Generator().manual_seed(seed)
+        self._settings = settings
+
+    def draw(self) -> Tensor:
+        """The next sequences, ``(batch, context + 1)``."""
+        settings = self._settings
+        starts = torch.randint(len(self._data) - settings.context, (settings.batch, 1), generator=self._draws)
+        return self._data[starts + self._window]
+
+
+def make_gradients(model: LanguageModel, sequences: Tensor, settings: Settings) -> float:
+    """Put the clipped gradients of a batch into the parameters.
+
+    Returns:
+        The loss, in nats a byte.
+    """
+    logits = model(sequences[:, :-1])
+    loss = functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
+    model.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_norm)
+    return loss.item()
+
+
 def train(model: LanguageModel, optimizer: torch.optim.AdamW, text: bytes, settings: Settings) -> list[float]:
     """Train in place, with a progress bar.
 
     Returns:
         The loss of each step, in nats a byte.
     """
-    data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
-    window = torch.arange(settings.context + 1)
-    draws = torch.Generator().manual_seed(settings.seed)
+    batches = Batches(text, settings, settings.seed)
     losses: list[float] = []
     columns = (
         TextColumn("training"),
@@ -157,17 +185,32 @@ def train(model: LanguageModel, optimizer: torch.optim.AdamW, text: bytes, setti
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=settings.steps, loss=float("nan"))
         for _ in range(settings.steps):
-            starts = torch.randint(len(data) - settings.context, (settings.batch, 1), generator=draws)
-            sequences = data[starts + window]
-            logits = model(sequences[:, :-1])
-            loss = functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_norm)
+            losses.append(make_gradients(model, batches.draw(), settings))
             optimizer.step()
-            losses.append(loss.item())
             progress.update(task, advance=1, loss=losses[-1])
     return losses
+
+
+class Resumed:
+    """The training at one of its checkpoints, without the optimizer's state: what `gmc trajectory --training` takes."""
+
+    def __init__(self, folder: Path, order: int) -> None:
+        """Read a folder that this program wrote; ``order`` is the seed of the batches to come."""
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        self._settings = Settings(**record["settings"])
+        self._model = make_model(self._settings)
+        self._model.load_state_dict(torch.load(folder / MODEL, weights_only=True))
+        self.optimizer = make_optimizer(self._model, self._settings)
+        self._batches = Batches(read_text(self._settings.text_limit), self._settings, order)
+
+    def gradients(self, update: int) -> float:  # noqa: ARG002 - batches are drawn in order
+        """Put the gradients of the next update into the parameters; returns the loss, in nats a byte."""
+        return make_gradients(self._model, self._batches.draw(), self._settings)
+
+
+def resume(checkpoint: Path, order: int) -> Resumed:
+    """The training whose optimizer's state was saved as ``checkpoint``, with batches of that order."""
+    return Resumed(checkpoint.parent, order)
 
 
 def digest(path: Path) -> str:

@@ -28,8 +28,11 @@ def require(path: Path) -> None:
         ) from None
 
 
-def figure(width: float, height: float) -> tuple[Any, Any]:
-    """A figure of that many inches and its axes; drawn off screen, and given back to the collector when dropped."""
+def figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
+    """A figure of that many inches and its axes, as many side by side as asked, with one scale of ordinates.
+
+    It is drawn off screen, and given back to the collector when dropped.
+    """
     module = importlib.import_module("matplotlib.figure")
     drawn = module.Figure(figsize=(width, height), layout="constrained")
-    return drawn, drawn.subplots()
+    return drawn, drawn.subplots(1, columns, sharey=True)

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "recover": "Turn a .gmc file back into a state_dict that load_state_dict takes.",
         "audit": "Check the guarantee on every coordinate of a .gmc file.",
         "verify": "Check that a file, its native checkpoint and an attestation belong together.",
+        "trajectory": "Resume training from native, recovered and control states, and compare.",
         "prove": "Prove the theorem behind the guard from certificates, and its lemmas with solvers.",
         "bench": "Measure every codec: bits, times, and what was published.",
         "suggest": "Show what each tolerance and gradient bound would cost a checkpoint.",

@@ -50,21 +50,30 @@ def load(spec: str, folders: Sequence[Path], device: str | None = None) -> list[
         return [backend for name in registered() for backend in load(name, folders, device)]
     if spec.startswith(_PIPE):
         return [Adapted(PipeBackend(shlex.split(spec.removeprefix(_PIPE)) or [""]))]
-    place, colon, attribute = spec.rpartition(":")
-    if not colon:
-        found = _registered(spec)
-    elif place.endswith(".py"):
-        found = _attribute(spec, _file(spec, place, folders), attribute)
-    else:
-        found = _attribute(spec, _module(spec, place, folders), attribute)
+    found = attribute_at(spec, folders) if ":" in spec else _registered(spec)
     try:
         if isinstance(found, type):
             found = found()
-        return [Adapted(found, device, name=attribute or spec)]
+        return [Adapted(found, device, name=spec.rpartition(":")[2])]
     except BackendError as error:
         raise BackendError(f"{spec} {error}") from None
     except (Exception, SystemExit) as error:
         raise BackendError(f"{spec} cannot be made: {_in_one_line(error)}") from error
+
+
+def attribute_at(spec: str, folders: Sequence[Path]) -> object:
+    """What `module:attribute` or `folder/file.py:attribute` names.
+
+    Args:
+        spec: with dots in the attribute, if need be.
+        folders: where modules and files are looked for, besides where Python looks.
+
+    Raises:
+        BackendError: it cannot be imported, or there is none; the text is one line.
+    """
+    place, _, attribute = spec.rpartition(":")
+    module = _file(spec, place, folders) if place.endswith(".py") else _module(spec, place, folders)
+    return _attribute(spec, module, attribute)
 
 
 def registered() -> list[str]:

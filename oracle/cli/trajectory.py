@@ -14,8 +14,7 @@ import click
 from rich.table import Table
 
 from guarded_moments.oracle.cli.common import FILE, force_option, out, progress_bar, said_of
-from guarded_moments.oracle.conformance.adapting import BackendError
-from guarded_moments.oracle.conformance.loading import attribute_at
+from guarded_moments.oracle.named_objects import UnloadableError, attribute_at, in_one_line
 from guarded_moments.oracle.pictures import require
 from guarded_moments.oracle.trajectory import Plan, Resumed, Trajectory, follow, variants_of
 from guarded_moments.oracle.trajectory.follow import Make
@@ -110,7 +109,7 @@ def _making(training: str, native: Path) -> Make:
         if ":" not in training:
             raise UnsupportedError(f"--training {training}: expected module:callable or file.py:callable")
         found: Any = attribute_at(training, [Path.cwd()])
-    except BackendError as error:
+    except UnloadableError as error:
         raise UnsupportedError(f"--training {error}") from None
     if not callable(found):
         raise UnsupportedError(f"--training {training}: is a {type(found).__name__}, expected something to call")
@@ -121,10 +120,7 @@ def _making(training: str, native: Path) -> Make:
         except GuardedMomentsError:
             raise
         except (Exception, SystemExit) as error:
-            lines = str(error).strip().splitlines() or ["without a message"]
-            raise UnsupportedError(
-                f"--training {training} cannot resume {native}: {type(error).__name__}: {lines[0]}"
-            ) from error
+            raise UnsupportedError(f"--training {training} cannot resume {native}: {in_one_line(error)}") from error
         if not hasattr(run, "optimizer") or not callable(getattr(run, "gradients", None)):
             raise UnsupportedError(
                 f"--training {training}: what it returns has no 'optimizer' or no 'gradients(update)'"

@@ -4,25 +4,22 @@ That is `module:attribute`, `folder/file.py:attribute`, `pipe:PROGRAM ARGUMENTS`
 the built-in backends and the entry points of the group `guarded_moments.backends`, by which an installed package makes
 its own known.
 
-Claimed: whatever is wrong with a name is said in one line.  A file is loaded under a private name, so that a
-`reference.py` or `utils.py` beside it becomes nobody else's module.  Trusted: nothing; but the module's code runs.
+Claimed: whatever is wrong with a name is said in one line; see `named_objects`.
 """
 
 from __future__ import annotations
 
-import importlib
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import metadata, util
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from guarded_moments.oracle.conformance.adapting import Adapted, BackendError
 from guarded_moments.oracle.conformance.backend import ReferenceBackend
 from guarded_moments.oracle.conformance.compiled_backend import CompiledBackend
 from guarded_moments.oracle.conformance.pipe import PipeBackend
+from guarded_moments.oracle.named_objects import UnloadableError, attribute_at, in_one_line
 
 #: Entry points of this group name objects as `--oracle` does: `my_kernel = "my_package.oracle:backend"`.
 GROUP = "guarded_moments.backends"
@@ -50,7 +47,10 @@ def load(spec: str, folders: Sequence[Path], device: str | None = None) -> list[
         return [backend for name in registered() for backend in load(name, folders, device)]
     if spec.startswith(_PIPE):
         return [Adapted(PipeBackend(shlex.split(spec.removeprefix(_PIPE)) or [""]))]
-    found = attribute_at(spec, folders) if ":" in spec else _registered(spec)
+    try:
+        found = attribute_at(spec, folders) if ":" in spec else _registered(spec)
+    except UnloadableError as error:
+        raise BackendError(str(error)) from error.__cause__
     try:
         if isinstance(found, type):
             found = found()
@@ -58,22 +58,7 @@ def load(spec: str, folders: Sequence[Path], device: str | None = None) -> list[
     except BackendError as error:
         raise BackendError(f"{spec} {error}") from None
     except (Exception, SystemExit) as error:
-        raise BackendError(f"{spec} cannot be made: {_in_one_line(error)}") from error
-
-
-def attribute_at(spec: str, folders: Sequence[Path]) -> object:
-    """What `module:attribute` or `folder/file.py:attribute` names.
-
-    Args:
-        spec: with dots in the attribute, if need be.
-        folders: where modules and files are looked for, besides where Python looks.
-
-    Raises:
-        BackendError: it cannot be imported, or there is none; the text is one line.
-    """
-    place, _, attribute = spec.rpartition(":")
-    module = _file(spec, place, folders) if place.endswith(".py") else _module(spec, place, folders)
-    return _attribute(spec, module, attribute)
+        raise BackendError(f"{spec} cannot be made: {in_one_line(error)}") from error
 
 
 def registered() -> list[str]:
@@ -91,62 +76,8 @@ def _registered(name: str) -> object:
         try:
             return entry.load()
         except (Exception, SystemExit) as error:
-            raise BackendError(f"{name}: entry point {entry.value} cannot be loaded: {_in_one_line(error)}") from error
+            raise BackendError(f"{name}: entry point {entry.value} cannot be loaded: {in_one_line(error)}") from error
     raise BackendError(
         f"{name!r} names no backend: expected module:attribute, file.py:attribute, pipe:PROGRAM, {ALL}, or one of "
         f"{', '.join(registered())}"
     )
-
-
-def _module(spec: str, name: str, folders: Sequence[Path]) -> ModuleType:
-    with _found_in(folders):
-        try:
-            return importlib.import_module(name)
-        except (Exception, SystemExit) as error:
-            raise BackendError(f"{spec}: cannot import {name}: {_in_one_line(error)}") from error
-
-
-def _file(spec: str, name: str, folders: Sequence[Path]) -> ModuleType:
-    path = next((path for folder in folders if (path := folder / name).is_file()), None)
-    if path is None:
-        raise BackendError(f"{spec}: there is no file {name}")
-    private = f"_guarded_moments_oracle_{abs(hash(path.resolve())):x}"
-    plan = util.spec_from_file_location(private, path)
-    if plan is None or plan.loader is None:
-        raise BackendError(f"{spec}: {name} is no Python file")
-    module = util.module_from_spec(plan)
-    sys.modules[private] = module  # as dataclasses and pickle want it
-    with _found_in([path.parent]):
-        try:
-            plan.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
-            del sys.modules[private]
-            raise BackendError(f"{spec}: cannot load {name}: {_in_one_line(error)}") from error
-    return module
-
-
-def _attribute(spec: str, found: object, path: str) -> object:
-    for name in path.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise BackendError(f"{spec}: there is no {path} in it") from None
-    return found
-
-
-@contextmanager
-def _found_in(folders: Sequence[Path]) -> Iterator[None]:
-    """Python also looks for modules in these folders, last, as long as this lasts."""
-    added = [text for folder in folders if (text := str(folder)) not in sys.path]
-    sys.path.extend(added)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        for text in added:
-            sys.path.remove(text)
-
-
-def _in_one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -41,7 +41,7 @@ CONTROLS: Mapping[str, str] = MappingProxyType(
         UNGUARDED: "the file's own codec and grids with the nearest codes everywhere, without a guard",
         ZEROED: "both moments zero, the step kept",
         WITHOUT: "a new optimizer",
-        OTHER_ORDER: "the native state with other batches: as much as training itself leaves to chance",
+        OTHER_ORDER: "the native state with other batches",
     }
 )
 

@@ -98,6 +98,15 @@ def cell_by_ends() -> CellStatement:
     return run.stated(ends, uppers, [text for text in PRECONDITIONS if text != "0 < low"])
 
 
+def places_of_cell() -> CellStatement:
+    """The reciprocals at both ends of a cell and at a gradient inside, with no bound of the cell."""
+    run = _Run()
+    end = make_end(run.op)
+    ends = [end(run.k, run.terms.v, run.terms.v_hat, run.terms.gap, g) for g in run.places]
+    zero = Polynomial()
+    return run.stated(ends, (zero, zero), [text for text in PRECONDITIONS if text != "0 < low"])._replace(conclusion=())
+
+
 def cell_by_slopes() -> CellStatement:
     """Run `guard.slopes` on symbols."""
     run = _Run()

@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`evaluation`, `cells`, `cell_evaluation` and `cleared` for what is stated), Python and its `fractions` and `json`.  No
-solver is among them; an import contract keeps it so.
+`evaluation`, `cells`, `cell_evaluation`, `cleared` and `cell_deviation` for what is stated), Python and its `fractions`
+and `json`.  No solver is among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.cell_deviation import cell_deviation, family_deviation
 from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.cleared import cleared, searched, two_cells
@@ -30,6 +31,7 @@ from guarded_moments.proofs.statement import families, statement
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
+CELL_DEVIATION, ON_CELL = "evaluation/cell_deviation", "on_cell/"
 SEARCHED, TWO_CELLS, CLEARED = "searched/cell", "searched/two_cells", "cleared/"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
     f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
@@ -96,6 +98,9 @@ def _claims() -> Iterator[_Claim]:
     both = two_cells(search)
     text = "What holds on each of two neighbouring cells that a search drops holds at every gradient of both."
     yield _Claim(TWO_CELLS, text, both.hypotheses, both.conclusion)
+    on_cell = cell_deviation()
+    text = "What is evaluated of the deviation on a cell is at least the bound that it evaluates."
+    yield _Claim(CELL_DEVIATION, text, on_cell.hypotheses, on_cell.conclusion)
     for family in families():
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
@@ -106,6 +111,9 @@ def _claims() -> Iterator[_Claim]:
         dropped = cleared(stated, search)
         text = f"At a gradient in a cell that the search drops, {family.name} deviates by no more than the tolerance."
         yield _Claim(f"{CLEARED}{family.name}", text, dropped.hypotheses, dropped.conclusion)
+        apart = family_deviation(stated, on_cell)
+        text = f"On a cell, {family.name} deviates by no more than what is evaluated from the cell's ends."
+        yield _Claim(f"{ON_CELL}{family.name}", text, apart.hypotheses, apart.conclusion)
 
 
 def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
@@ -128,12 +136,14 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         LEMMA: "lemmas",
         FIRST_UPDATE: "bounds over the reals",
         EVALUATION: "evaluation in binary64",
+        CELL_DEVIATION: "evaluation on a cell",
         ACCEPTED: "theorems of both",
         CELL: "bounds of a cell over the reals",
         EVALUATED: "bounds of a cell in binary64",
         SEARCHED: "comparison of a search",
         TWO_CELLS: "join of its cells",
         CLEARED: "theorems of a dropped cell",
+        ON_CELL: "theorems of the deviation on a cell",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

@@ -146,10 +146,10 @@ def statement(family: Family) -> Statement:
     real = RealUpdate(*(as_number(Symbol(polynomial_of(value), exact)) for value in real))
 
     def root_above(value: Fraction) -> Fraction:
-        return as_number(Symbol(exact.bounding_root(polynomial_of(value), above=True), exact))
+        return as_number(Symbol(exact.root_above(polynomial_of(value)), exact))
 
-    def root_below(value: Fraction) -> Fraction:
-        return as_number(Symbol(exact.bounding_root(polynomial_of(value), above=False), exact))
+    def root_below(value: Fraction) -> Fraction:  # as `floats.square_root_down` has it
+        return value / root_above(value)
 
     denominator = denominator_error(family.model, real, u, n, root_above)
     error = update_error(family.model, family.options, real, u, n, denominator, root_below)

@@ -118,14 +118,14 @@ class Definitions:
 
         return self.once("largest" if largest else "least", (a, b), define)
 
-    def bounding_root(self, a: Polynomial, *, above: bool) -> Polynomial:
-        """A number at least the square root, or a positive one at most the root of a positive number."""
+    def root_above(self, a: Polynomial) -> Polynomial:
+        """A number at least the square root."""
 
         def define(s: Polynomial) -> None:
-            self._state(Atom(s, Relation.AT_LEAST if above else Relation.ABOVE))
-            self.at_least(s * s, a) if above else self.at_least(a, s * s)
+            self.at_least(s, Polynomial())
+            self.at_least(s * s, a)
 
-        return self.once("root_above" if above else "root_below", (a,), define)
+        return self.once("root_above", (a,), define)
 
 
 @final

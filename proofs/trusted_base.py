@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import cell_evaluation, cells, cleared, evaluation, symbolic
+from guarded_moments.proofs import cell_deviation, cell_evaluation, cells, cleared, evaluation, symbolic
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
 
@@ -69,9 +69,6 @@ the two parts that stand for underflow.
 """
 
 NOT_DERIVED = """
-The slack of both trajectories on one cell, as `guard.cell_slack` has it for the exact worst case, is argued in the
-module.
-
 That the loops of a search begin with a chain of cells from zero to the largest gradient, and replace a cell by two that
 meet at a cut, is read from their source and tested with chance in place of the bounds
 (`tests/reference/guard/test_cover.py`). What follows at every gradient, from each cell to the next, is derived.
@@ -90,7 +87,10 @@ NOT_COVERED = (
 
 _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
-_STATEMENTS = ("claims", "lemma", "symbolic", "statement", "evaluation", "cells", "cell_evaluation", "cleared", "check")
+_STATEMENTS = (
+    *("claims", "lemma", "symbolic", "statement", "evaluation"),
+    *("cells", "cell_evaluation", "cleared", "cell_deviation", "check"),
+)
 
 
 def trusted_base(*, versions: bool) -> str:
@@ -131,13 +131,18 @@ def _proved() -> str:
         "- Where what is evaluated of a cell is at most what `guard.allowance` evaluates, the deviation over the reals "
         f"and the slack of both trajectories are together within the tolerance (`{cleared.__name__}`)"
     )
+    lines.append(
+        "- Where a number bounds the deviation over the reals on a cell, what `guard.cell_slack` evaluates from it and "
+        f"from the ends of the cell bounds the deviation of the bit-exact updates on it (`{cell_deviation.__name__}`)"
+    )
     lines.append("- What holds on each of two neighbouring cells that are dropped holds at every gradient of both")
     lines += [
         "",
         "For each of these sequences of operations, which every op model's update is one of, that the number which",
     ]
     lines += ["the guard compares bounds the distance of the two updates for every gradient, and that on a cell of"]
-    lines += ["gradients which a search drops the two updates are within the tolerance of each other:", ""]
+    lines += ["gradients which a search drops the two updates are within the tolerance of each other, and on any other"]
+    lines += ["within what is evaluated for the exact worst case:", ""]
     lines += [f"- `{family.name}`" for family in families()]
     return "\n".join([*lines, ""])
 

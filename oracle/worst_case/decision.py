@@ -8,7 +8,7 @@
 
 Claimed: SAFE means that no binary32 `|g| <= G` violates; UNSAFE comes with a gradient at which the op model does;
 UNDECIDED means that the stated budget ran out.  Trusted: the arithmetic, and the rounding slack
-(`proofs` derives it for every op model, and what is evaluated of a cell; that cells cover all gradients is argued).
+(`proofs` derives it for every op model, what is evaluated of a cell, and that neighbouring cells join).
 """
 
 from __future__ import annotations

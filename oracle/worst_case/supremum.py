@@ -7,7 +7,7 @@
 
 Claimed: where the certainty is EXACT, `deviation` is the largest over all gradients of the claim (rounded up to
 binary64 only where it is no binary64), and `gradient` attains it.  Trusted: the arithmetic, the compiled step (checked
-against the others in the tests), and that the lemmas behind the slack compose (argued in `proofs`).
+against the others in the tests), and the slack on a cell (`proofs.cell_deviation` derives it for every op model).
 """
 
 from __future__ import annotations

@@ -5,17 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from guarded_moments.proofs.cell_deviation import cell_deviation
 from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.check import (
     ACCEPTED,
     CELL_BY_ENDS,
     CELL_BY_SLOPES,
+    CELL_DEVIATION,
     CLEARED,
     EVALUATED_BY_ENDS,
     EVALUATED_BY_SLOPES,
     EVALUATION,
     FIRST_UPDATE,
+    ON_CELL,
     PROOF_FILE,
     SEARCHED,
     TWO_CELLS,
@@ -23,6 +26,7 @@ from guarded_moments.proofs.check import (
 from guarded_moments.proofs.cleared import searched, two_cells
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
+from guarded_moments.proofs.derive.cell_deviation import derive_cell_deviation, derive_family_deviation
 from guarded_moments.proofs.derive.cell_evaluation import derive_evaluated_by_ends, derive_evaluated_by_slopes
 from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searched, derive_two_cells
 from guarded_moments.proofs.derive.context import Prover
@@ -57,6 +61,9 @@ def derive() -> str:
     dropped = derive_searched(tools, search, evaluated_cell)
     recording.name(SEARCHED, dropped)
     recording.name(TWO_CELLS, derive_two_cells(tools, two_cells(search), dropped))
+    on_cell = cell_deviation()
+    deviation = derive_cell_deviation(tools, on_cell)
+    recording.name(CELL_DEVIATION, deviation)
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)
@@ -70,6 +77,8 @@ def derive() -> str:
             whole.append(recording.cut(of_family, recording.cut(one, chain)))
         recording.name(f"{ACCEPTED}{family.name}", whole)
         recording.name(f"{CLEARED}{family.name}", derive_cleared(tools, theorem, stated, search, dropped))
+        apart_on_cell = derive_family_deviation(tools, theorem, stated, on_cell, deviation)
+        recording.name(f"{ON_CELL}{family.name}", apart_on_cell)
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
 

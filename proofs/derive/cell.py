@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from guarded_moments.proofs.cells import CellStatement
-from guarded_moments.proofs.derive.context import Context, DerivationError
+from guarded_moments.proofs.derive.context import Context
+from guarded_moments.proofs.derive.stating import compared
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
@@ -77,25 +78,16 @@ class Cell:
         self._order()
 
     def finish(self, shown: Sequence[Proved]) -> list[Proved]:
-        """Without the reciprocals that only the derivation speaks of, and compared with the statement.
-
-        Raises:
-            DerivationError: a conclusion or a hypothesis is not one of the statement.
-        """
+        """Without the reciprocals that only the derivation speaks of, and compared with the statement."""
         finished = []
-        for found, goal in zip(shown, self.stated.conclusion, strict=True):
+        for found in shown:
             proved = found
             for i in PLACES:
                 positive = self.c.known_fact(self.c.atoms(f"0 < L{i}")[0])
                 recording = self.tools.prover.recording
                 proved = recording.eliminate_reciprocal(proved, f"Q{i}", self.c.poly(f"L{i}"), positive)
-            surplus = proved.theorem.hypotheses - self.stated.hypotheses
-            if surplus:
-                raise DerivationError(f"not among the hypotheses: {sorted(map(str, surplus))}")
-            if proved.conclusion != goal:
-                raise DerivationError(f"concludes {proved.conclusion}, not {goal}")
             finished.append(proved)
-        return finished
+        return compared(finished, self.stated)
 
     def _signs(self) -> None:
         """Every divisor is positive, and every reciprocal."""

@@ -15,6 +15,7 @@ from guarded_moments.proofs.derive.both_updates import BothUpdates
 from guarded_moments.proofs.derive.context import Context, DerivationError, at_least, within
 from guarded_moments.proofs.derive.evaluation import EvaluationArithmetic, Pair, held_constants
 from guarded_moments.proofs.derive.first_update import FirstUpdate
+from guarded_moments.proofs.derive.stating import compared
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.evaluation import EXACT, HELD, INFLATION, ONE, T
 from guarded_moments.proofs.polynomials import Polynomial
@@ -51,18 +52,7 @@ def derive_searched(tools: Toolbox, stated: Searched, evaluated: Sequence[Proved
                 tools.lemma("y <= z", "y <= l + X", "l <= z - X"),
                 y=EXACT.step * n + slack.exact, z=THRESHOLD, l=left, X=slack.exact,
             )  # fmt: skip
-    return _compared(shown, stated)
-
-
-def _compared(shown: Sequence[Proved], stated: Searched | TwoCells | Cleared) -> list[Proved]:
-    """What was shown, if it is what is stated."""
-    for proved, goal in zip(shown, stated.conclusion, strict=True):
-        surplus = proved.theorem.hypotheses - stated.hypotheses
-        if surplus:
-            raise DerivationError(f"not among the hypotheses: {sorted(map(str, surplus))}")
-        if proved.conclusion != goal:
-            raise DerivationError(f"concludes {proved.conclusion}, not {goal}")
-    return list(shown)
+    return compared(shown, stated)
 
 
 def derive_two_cells(tools: Toolbox, stated: TwoCells, shown: Sequence[Proved]) -> list[Proved]:
@@ -71,7 +61,7 @@ def derive_two_cells(tools: Toolbox, stated: TwoCells, shown: Sequence[Proved]) 
     first, second = ([recording.instantiate(one, values) for one in shown] for values in stated.renamed)
     place = CUT - Polynomial.variable("g")
     joined = [recording.cases(one, other, place) for one, other in zip(first, second, strict=True)]
-    return _compared(joined, stated)
+    return compared(joined, stated)
 
 
 def _bounded(c: Context, tools: Toolbox, stated: Searched) -> None:
@@ -95,7 +85,7 @@ def _left(c: Context, tools: Toolbox, op: EvaluationArithmetic, slack: Pair, sta
     if allowance != stated.allowance:
         raise DerivationError(f"the source's allowance is {stated.allowance}, not {allowance}")
     # The slack: inflated by as much as its evaluation may fall short.
-    _inflation(c, tools, op, stated.roundings, slack.roundings + 1)
+    op.inflated(INFLATION, stated.roundings, slack.roundings + 1)
     power = op.power(slack.roundings)
     c.use(tools.product, x=slack.computed, y=INFLATION)
     c.use(op.rounds, x=slack.computed * INFLATION, f=inflated, d=error)
@@ -120,19 +110,9 @@ def _left(c: Context, tools: Toolbox, op: EvaluationArithmetic, slack: Pair, sta
     facts = {"a": "t*a*I <= d", "d": "t*d*f <= l", "l": "t*l <= y", "f": "0 <= f", "t": "0 <= t"}
     c.use(tools.by_products("f*a*(I*t**3) <= y", facts, "a f t t", "d t", "l"), a=allowance, d=divided, l=left,
           y=THRESHOLD - inflated, f=HELD.step, I=INFLATION, t=T)  # fmt: skip
-    _inflation(c, tools, op, stated.roundings, 3)
+    op.inflated(INFLATION, stated.roundings, 3)
     c.by(at_least(THRESHOLD - slack.exact, THRESHOLD - inflated), at_least(inflated, slack.exact))
     return THRESHOLD - inflated
-
-
-def _inflation(c: Context, tools: Toolbox, op: EvaluationArithmetic, count: int, fewer: int) -> None:
-    """`1 <= I*t**fewer`, from the same of as many roundings as are counted."""
-    op.power(count)
-    less = tools.by_products(
-        "1 <= I*p", {"one": "1 <= I*(p*t)", "I": "0 <= I", "p": "0 <= p", "t": "t <= 1"}, "one", "I p t"
-    )
-    for exponent in range(count - 1, fewer - 1, -1):
-        c.use(less, I=INFLATION, p=T**exponent, t=T)
 
 
 def derive_cleared(
@@ -141,7 +121,7 @@ def derive_cleared(
     """Derive the theorem of one family, from that of any dropped cell."""
     whole = cleared(stated, search)
     both = _Dropped(tools, stated, whole, search)
-    return _compared(both.run(theorem.trajectory(stated), shown), whole)
+    return compared(both.run(theorem.trajectory(stated), shown), whole)
 
 
 class _Dropped(BothUpdates):
@@ -163,12 +143,10 @@ class _Dropped(BothUpdates):
     def run(self, native: list[Proved], shown: Sequence[Proved]) -> list[Proved]:
         c, tools = self.c, self.tools
         self.constants()
-        squared = tools.lemma("1 <= k*k*c", "1 <= k*q", "q*q == c", hints=Hints(ladder=((2, 4, 2),)))
-        c.use(squared, k="gap_cap", q="qc", c="curv")
         for index in (1, 2):
             c.by(f"0 < S{index} + eps", f"0 <= S{index}", "0 < eps")
             c.use(tools.positive_quotient, d=f"S{index} + eps", p="1", q=f"H{index}")
-        self.trajectories(native)
+        self.trajectories(native, self.for_every_gradient())
         c.use(shown, **instance(self.stated))
         self._of_sign()
         recording = tools.prover.recording

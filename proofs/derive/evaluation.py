@@ -73,6 +73,14 @@ class EvaluationArithmetic:
             self.c.use(self.tools.product, x=T ** (exponent - 1), y=T)
         return T**count
 
+    def inflated(self, inflation: Polynomial, count: int, fewer: int) -> None:
+        """`1 <= I*t**fewer`, from the same of as many roundings as the inflation `I` was counted for."""
+        self.power(count)
+        facts = {"one": "1 <= I*(p*t)", "I": "0 <= I", "p": "0 <= p", "t": "t <= 1"}
+        less = self.tools.by_products("1 <= I*p", facts, "one", "I p t")
+        for exponent in range(count - 1, fewer - 1, -1):
+            self.c.use(less, I=inflation, p=T**exponent, t=T)
+
     def constant(self, value: float) -> Pair:
         """A number that both hold; it is as good as one with two roundings."""
         number = self.exact.constant(value)

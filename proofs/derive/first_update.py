@@ -7,8 +7,8 @@ of the curvature) is eliminated, so that the theorem has the hypotheses of the s
 from __future__ import annotations
 
 from guarded_moments.proofs.derive.both_updates import BothUpdates
-from guarded_moments.proofs.derive.context import DerivationError
 from guarded_moments.proofs.derive.difference import derive_difference
+from guarded_moments.proofs.derive.stating import compared
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.derive.trajectory import derive_trajectory
 from guarded_moments.proofs.recording import Proved
@@ -41,13 +41,7 @@ class FirstUpdate:
             DerivationError: it needs a hypothesis that the statement does not have, or concludes something else.
         """
         shown = _Composition(self.tools, stated, self.difference).run(self.trajectory(stated))
-        for proved, goal in zip(shown, stated.conclusion, strict=True):
-            surplus = proved.theorem.hypotheses - stated.hypotheses
-            if surplus:
-                raise DerivationError(f"not among the hypotheses: {sorted(map(str, surplus))}")
-            if proved.conclusion != goal:
-                raise DerivationError(f"concludes {proved.conclusion}, not {goal}")
-        return shown
+        return compared(shown, stated)
 
 
 class _Composition(BothUpdates):
@@ -66,7 +60,7 @@ class _Composition(BothUpdates):
         c, stated = self.c, self.stated
         self.constants()
         self._stationary()
-        self.trajectories(native)
+        self.trajectories(native, self.for_every_gradient())
         fields = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
         c.use(self.difference, **fields, m="m1", v="v1", m_hat="m2", v_hat="v2", t="t")
         return [self._eliminated(one) for one in self.apart(stated.bound)]

@@ -99,7 +99,6 @@ _MEANING = {
     "largest": max,
     "least": min,
     "root_above": lambda a: mpmath.sqrt(a) * (1 + mpf(2) ** -100),
-    "root_below": lambda a: mpmath.sqrt(a) * (1 - mpf(2) ** -100),
     "rounded": lambda a: nearest(a, 53),
     "near": lambda a: mpf(float(np.nextafter(float(a), np.inf))),
 }

@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 TYPES := build/types/guarded_moments
 JOB := build/main-job
+TRAINERS := build/trainers
 
 # The installed names, for mypy.
 LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory bench format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory bench faults trainers format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -47,6 +48,12 @@ report: audit ## write what an auditor reads of the same job
 
 trajectory: audit ## resume its training from native, recovered and control states (a quarter of an hour)
 	$(BIN)/gmc trajectory $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --training examples/train_language_model.py:resume --json $(JOB)/trajectory.json --output docs/trajectory.md --plot docs/trajectory.png --force
+
+faults: setup ## kill writers, flip and cut files, fuzz the reader, and count what was tried
+	$(BIN)/pytest --oracle tests/faults -q
+
+trainers: $(TRAINERS)/installed ## run the examples in Lightning and Hugging Face's Trainer, in an environment of their own
+	$(TRAINERS)/bin/pytest tests/examples/test_resuming.py
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format
@@ -83,6 +90,11 @@ $(INSTALLED): constraints.txt pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(TRAINERS)/installed: constraints.txt constraints-trainers.txt pyproject.toml setup.py
+	$(PYTHON) -m venv $(TRAINERS)
+	$(TRAINERS)/bin/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --constraint constraints-trainers.txt --editable '.[dev,trainers]'
 	@touch $@
 
 $(LINKS):

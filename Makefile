@@ -15,7 +15,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory bench faults trainers format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory bench faults trainers large format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -76,6 +76,9 @@ bench: audit ## time the op models, the searches and the codecs, beside peers an
 	$(BIN)/python benchmarks/first_step.py
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/gmc bench $(JOB)/optimizer.pt --json $(JOB)/bench.json --output $(JOB)/bench.md --force
+
+large: audit ## compress, recover and audit a state of a hundred million coordinates; some minutes, 2 GB of files
+	$(BIN)/python benchmarks/large_state.py
 
 changelog: setup ## show the changelog that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version unreleased

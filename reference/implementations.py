@@ -139,16 +139,22 @@ class Implementation:
         common: dict[str, Any] = {name: getattr(self.body, name) for name in unused}
         return all(replace(model, **common) == self.body for model in self.models)
 
-    def update_regions(self, options: StepOptions, numel: int) -> list[tuple[OpModel, Tensor]]:
+    def update_regions(
+        self, options: StepOptions, numel: int, within: slice | None = None
+    ) -> list[tuple[OpModel, Tensor]]:
         """Which op model the *update* of each element follows: pairs of a model and a bool mask, each element in one.
+
+        Of a tensor of `numel` elements, or of a stretch of it, its ends given.
 
         Regions are joined where their models differ only in what `options` leaves unused or in what precedes the
         moments, since the claim is about the gradient as it enters the moments.
         """
+        within = within or slice(0, numel)
         if self._alike({"name", "maximum", "l2_decay", "decoupled_decay"} | self._unused_from_end(options)):
-            return [(self.body, torch.ones(numel, dtype=torch.bool))]
-        assigned = self.assign(numel, options)
-        return [(model, assigned == index) for index, model in enumerate(self.models)]
+            return [(self.body, torch.ones(within.stop - within.start, dtype=torch.bool))]
+        second = torch.zeros(within.stop - within.start, dtype=torch.bool)
+        second[self.second_places(numel, options, within) - within.start] = True
+        return [(self.models[0], ~second), (self.models[1], second)]
 
 
 def _shared(within: slice, first: int, last: int) -> Tensor:

@@ -50,6 +50,7 @@ class Part:
     v_codes: Tensor  #: likewise
     escapes: Tensor  #: float32, (escapes, 2)
     regions: Sequence[tuple[OpModel, Tensor]]  #: op models with bool masks, (n,); each coordinate in one
+    compiled: bool = False  #: whether the compiled search clears what it can
 
     @property
     def numel(self) -> int:
@@ -90,7 +91,7 @@ def _audit(part: Part) -> PartAudit:
         trajectories = Trajectories(model, part.options, part.scalars)
         index = (region & ~escaped & covered).nonzero().flatten()
         states = native.select(index)
-        decisions = decide(part.constants, trajectories, states)
+        decisions = decide(part.constants, trajectories, states, compiled=part.compiled)
         if bool((decisions.verdict == Verdict.UNDECIDED).any()):
             _settle(part, model, states, decisions)
         found.safe += int((decisions.verdict == Verdict.SAFE).sum())
@@ -101,7 +102,8 @@ def _audit(part: Part) -> PartAudit:
         _note_closest(result, part, native, index, (trajectories, states), decisions)
 
         judged = (region & escaped & encodable).nonzero().flatten()
-        verdict = decide(part.constants, trajectories, encoded.select(judged), FEW_ENUMERATED).verdict
+        tried = encoded.select(judged)
+        verdict = decide(part.constants, trajectories, tried, FEW_ENUMERATED, compiled=part.compiled).verdict
         found.needless_escapes += int((verdict == Verdict.SAFE).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
     if found.violations == found.undecided == 0:  # then the decision is the better bound
@@ -136,7 +138,8 @@ def _note_closest(
 ) -> None:
     """Find the largest deviation of the part and keep it if it is the largest so far."""
     found = result.found
-    worst = largest_deviation(part.constants, *search, known=found.max_deviation * part.lr)
+    known = found.max_deviation * part.lr
+    worst = largest_deviation(part.constants, *search, known=known, compiled=part.compiled)
     found.max_deviation_upper = max(found.max_deviation_upper, worst.upper / part.lr)
     if len(index) and float(decisions.deviation.max()) > worst.deviation:  # the decision looked closer
         coordinate = int(decisions.deviation.argmax())

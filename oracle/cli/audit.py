@@ -23,6 +23,7 @@ from guarded_moments.oracle.cli.common import (
     NUMBER,
     force_option,
     foreign_rates,
+    implementation_option,
     out,
     percent,
     progress_bar,
@@ -31,6 +32,7 @@ from guarded_moments.oracle.cli.common import (
 from guarded_moments.oracle.report import Gatherer, facts_of
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
+from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.floats import hex_of
 
@@ -73,6 +75,7 @@ from guarded_moments.reference.floats import hex_of
     help="Processes of this machine that decide; each takes a part of a tensor at a time.",
 )
 @click.option("--dask", "address", metavar="ADDRESS", help="Let the workers of a running Dask cluster decide instead.")
+@implementation_option("What searches; the verdicts are the same.", "files")
 @click.option("--lr", type=NUMBER, help="Audit the claim at this learning rate instead of the one in the file.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
@@ -85,6 +88,7 @@ def command(
     attestation: Path | None,
     workers: int,
     address: str | None,
+    kernels: Kernels,
     lr: float | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
@@ -111,7 +115,7 @@ def command(
     attesting = None if attestation is None else Attesting(compressed, native)
     job = _Job(Gatherer() if reports else None, attesting)
     with deciding(workers, address) as who:
-        job.run(compressed, native, lr, who)
+        job.run(compressed, native, lr, {**who, "kernels": kernels})
     result, bit_rate, seconds = combined(job.results), job.bit_rate, job.seconds
     if json_file is not None:
         content = json.dumps(as_json(result, bit_rate), indent=1)

@@ -24,10 +24,12 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.closed_form import in_domain
 from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.exact import search
 from guarded_moments.reference.guard.search import (
     ENUMERABLE,
     CellBounds,
     Cells,
+    Outcome,
     States,
     allowance,
     first_partition,
@@ -82,6 +84,8 @@ def decide(
     trajectories: Trajectories,
     states: States,
     max_enumerated: int = MAX_ENUMERATED,
+    *,
+    compiled: bool = False,
 ) -> Decisions:
     """Decide the claim for coordinates of one tensor that follow one op model.
 
@@ -93,6 +97,8 @@ def decide(
         trajectories: the op model.
         states: any coordinates, float32, shape (n,).
         max_enumerated: gradients enumerated for one coordinate before it is left undecided.
+        compiled: let the compiled search clear what it can, and point at gradients: worth its compilation, of seconds,
+            from a million coordinates on.
     """
     n = len(states.m)
     decisions = Decisions(
@@ -101,8 +107,10 @@ def decide(
     covered = covers(states)
     _decide_outside(constants, trajectories, states, (~covered).nonzero().flatten(), decisions)
     inside = covered.nonzero().flatten()
-    # Most coordinates are cleared by their first cells; the few others are then worked on together.
-    left = inside[survivors(constants, states.select(inside), lambda block: allowance(constants, block))]
+    if compiled:
+        left = inside[_searched(constants, trajectories, states, inside, decisions)]
+    else:  # most coordinates are cleared by their first cells; the few others are then worked on together
+        left = inside[survivors(constants, states.select(inside), lambda block: allowance(constants, block))]
     for begin in range(0, len(left), _TOGETHER):
         index = left[begin : begin + _TOGETHER]
         for whole, part in zip(
@@ -110,6 +118,16 @@ def decide(
         ):
             whole[index] = part
     return decisions
+
+
+def _searched(
+    constants: GuardConstants[float], trajectories: Trajectories, states: States, index: Tensor, decisions: Decisions
+) -> Tensor:
+    """Which of the coordinates at `index` the compiled search leaves open: neither cleared nor seen to violate."""
+    found = search(constants, states.select(index))
+    exceeded = found.outcome == Outcome.EXCEEDED
+    _try(constants, trajectories, states, decisions, index, exceeded, found.gradient)
+    return ((found.outcome != Outcome.CLEARED) & (decisions.verdict[index] != Verdict.UNSAFE)).nonzero().flatten()
 
 
 def covers(states: States) -> Tensor:

@@ -16,7 +16,8 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case.decision import BLOCK, survivors
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import CellBounds, States, enclose, first_partition, slack_of
+from guarded_moments.reference.guard.exact import search
+from guarded_moments.reference.guard.search import CellBounds, Outcome, States, enclose, first_partition, slack_of
 
 
 class Worst(NamedTuple):
@@ -35,6 +36,7 @@ def largest_deviation(
     *,
     known: float = 0.0,
     relative_gap: float = 1e-4,
+    compiled: bool = False,
 ) -> Worst:
     """The largest deviation over coordinates and gradients, found to about `relative_gap` and confirmed bit for bit.
 
@@ -44,10 +46,18 @@ def largest_deviation(
         states: coordinates in the guard's domain.
         known: a deviation already found elsewhere (units of the parameter); smaller ones are not refined.
         relative_gap: how far the enclosure of the real supremum may stay open.
+        compiled: let the compiled search clear what it can, as in `decide`.
     """
     worst = Worst(None, 0.0, known, known)
     if len(states.m) == 0:
         return worst
+    if compiled:
+        few = torch.arange(0, len(states.m), max(1, len(states.m) // BLOCK))
+        worst = _placed(largest_deviation(constants, trajectories, states.select(few), known=known), few)
+        left = _may_exceed(constants, states, worst.deviation)
+        rest = largest_deviation(constants, trajectories, states.select(left), known=worst.deviation)
+        upper = max(worst.upper, rest.upper)
+        return (worst if rest.coordinate is None else _placed(rest, left))._replace(upper=upper)
     # A first look at everything raises the bar, so that few coordinates need a second.
     for begin in range(0, len(states.m), BLOCK):
         block = states.slice(begin, begin + BLOCK)
@@ -69,6 +79,18 @@ def largest_deviation(
         worst = worst._replace(upper=max(worst.upper, math.nextafter(most, math.inf)))
         worst = _worse(worst, trajectories, block, found.gradient, index)
     return worst
+
+
+def _may_exceed(constants: GuardConstants[float], states: States, deviation: float) -> Tensor:
+    """The coordinates whose bit-exact deviation may exceed that one (units of the parameter): int64, ascending."""
+    found = search(constants._replace(threshold=deviation), states)
+    same = (states.m == states.m_hat) & (states.v == states.v_hat)  # the op model is a function
+    return ((found.outcome != Outcome.CLEARED) & ~same).nonzero().flatten()
+
+
+def _placed(worst: Worst, index: Tensor) -> Worst:
+    """What was found among the coordinates at `index`, by its place among all."""
+    return worst if worst.coordinate is None else worst._replace(coordinate=int(index[worst.coordinate]))
 
 
 def _worse(worst: Worst, trajectories: Trajectories, states: States, gradient: Tensor, index: Tensor) -> Worst:

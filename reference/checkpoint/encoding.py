@@ -100,6 +100,7 @@ class Encoding:
     previous: Codec | None = None  #: whose parameters are taken, where they suit
     kernels: bool = False  #: whether codes are computed by the compiled loops, where the codec has them
     threads: int = 1  #: of those
+    many: bool = False  #: whether there are so many coordinates in all that compiling the exact guard's search pays
 
     def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
         """The previous parameters, or fitted ones."""
@@ -133,7 +134,7 @@ class Encoding:
             codes, escapes = codec.escape(codes, ~accepted), torch.stack([m[~accepted], v[~accepted]], dim=1)
         else:
             found = kernel.guarded(constants, m, v, self.threads)
-            codes, escapes = taken_back(codec, constants, found) if self.exact else found
+            codes, escapes = taken_back(codec, constants, found, compiled=self.many or None) if self.exact else found
         return GuardedTensor(
             key=parameter.key,
             where=parameter.where,
@@ -190,19 +191,22 @@ def kernel_of(codec: Codec) -> Kernel | None:
     return Kernel.of(codec)
 
 
-def taken_back(codec: Codec, constants: GuardConstants[float], found: Escaped) -> Escaped:
+def taken_back(
+    codec: Codec, constants: GuardConstants[float], found: Escaped, *, compiled: bool | None = None
+) -> Escaped:
     """What the closed form escaped, less what the search clears: the result of `encode_guarded` with `exact`.
 
     Args:
         codec: one that has no alternatives and the same parameters at every place.
         constants: of the guard.
         found: with the closed form alone; its codes are written to.
+        compiled: as in `exact_guard`.
     """
     m, v = found.escapes[:, 0].contiguous(), found.escapes[:, 1].contiguous()
     covered, nearest = encode_block(codec, m, v, 0)
     doubtful = (covered & ~codec.escaped(*nearest)).nonzero().flatten()
     states = States(m, v, *codec.decode(*nearest)).select(doubtful)
-    cleared = doubtful[exact_guard(constants, *states)]
+    cleared = doubtful[exact_guard(constants, *states, compiled=compiled)]
     places = codec.escaped(*found.codes).nonzero().flatten()[cleared]
     for codes, own in zip(found.codes, nearest, strict=True):
         codes.numpy()[places.numpy()] = own.numpy()[cleared.numpy()]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from guarded_moments.reference.checkpoint.encoding import Encoding, Granularity, rate_of
+from guarded_moments.reference.checkpoint.encoding import Encoding, Granularity, kernel_of, rate_of
 from guarded_moments.reference.checkpoint.layouts import at, entry_at, places_of, with_own_states
 from guarded_moments.reference.checkpoint.optimizer_state import (
     MOMENTS,
@@ -26,7 +26,7 @@ from guarded_moments.reference.checkpoint.optimizer_state import (
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, spooled
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import CODECS, Codec
+from guarded_moments.reference.codecs import CODECS, Codec, Codes
 from guarded_moments.reference.errors import GuardedMomentsError, InvalidClaimError, UnsupportedError
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
@@ -116,6 +116,7 @@ def compress(
                 exact=guard == "exact",
                 compiled=compiled,
                 kernels=compiled_codes,
+                many=by_kernels("auto", total, WORTH_COMPILING_ENCODE),
                 threads=torch.get_num_threads(),
                 previous=_reused(kind, parameter, earlier.get((parameter.place, parameter.key))),
             )
@@ -206,10 +207,17 @@ def recover(state: GuardedState, spool: Spool | None = None, kernels: Kernels = 
     compiled = by_kernels(kernels, state.coordinates, WORTH_COMPILING_DECODE)
     for tensor in state.tensors:
         entry = entry_at(recovered, tensor.place, tensor.key)
-        moments = tensor.decode_compiled(torch.get_num_threads()) if compiled else tensor.decode()
+        kernel = kernel_of(tensor.codec) if compiled else None
+        if kernel is None:
+            m, v = tensor.decode()
+            moments = spool.moved(m), spool.moved(v)
+        else:
+            codes = Codes(tensor.m_codes, tensor.v_codes)
+            m, v = (spool.empty(tensor.numel, torch.float32) for _ in MOMENTS)
+            moments = kernel.recovered(codes, tensor.escapes, torch.get_num_threads(), (m, v))
         for name, flat in zip(MOMENTS, moments, strict=True):
             if entry[name] is not None:
                 msg = f"{tensor.where}: {name} is stored twice"
                 raise UnsupportedError(msg)
-            entry[name] = spool.moved(flat).as_strided(tensor.shape, tensor.stride)
+            entry[name] = flat.as_strided(tensor.shape, tensor.stride)
     return recovered

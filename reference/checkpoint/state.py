@@ -19,7 +19,7 @@ from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import Codec, Codes
+from guarded_moments.reference.codecs import Codec
 from guarded_moments.reference.hyperparameters import Hyperparameters
 
 #: Digits of a tensor's digest: half of a SHA-256, so that the digests of small tensors cost little.
@@ -63,19 +63,6 @@ class GuardedTensor:
     def decode(self) -> tuple[Tensor, Tensor]:
         """The recovered moments, float32, (numel,), escapes included."""
         return decoded(self.codec, self.m_codes, self.v_codes, self.escapes)
-
-    def decode_compiled(self, threads: int = 1) -> tuple[Tensor, Tensor]:
-        """The same by the compiled loops, where the codec has them.
-
-        Args:
-            threads: stretches of the tensor that are worked on at a time.
-        """
-        from guarded_moments.reference.kernels.codecs import Kernel  # noqa: PLC0415 - importing numba takes half a second
-
-        kernel = Kernel.of(self.codec)
-        if kernel is None:
-            return self.decode()
-        return kernel.recovered(Codes(self.m_codes, self.v_codes), self.escapes, threads)
 
 
 def digest_of_stored(*parts: Tensor) -> str:

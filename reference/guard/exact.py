@@ -54,16 +54,25 @@ def search(constants: GuardConstants[float], states: States) -> Search:
     return Search(torch.from_numpy(outcome), torch.from_numpy(gradient))
 
 
-def exact_guard(constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
+def exact_guard(
+    constants: GuardConstants[float],
+    m: Tensor,
+    v: Tensor,
+    m_hat: Tensor,
+    v_hat: Tensor,
+    *,
+    compiled: bool | None = None,
+) -> Tensor:
     """Where the claim is guaranteed, by the closed form or else by the search: a bool tensor.
 
-    Arguments as `closed_form_guard`.  Few coordinates are searched in plain torch, many in compiled code: its
-    compilation takes as long as `WORTH_COMPILING` coordinates.
+    Arguments as `closed_form_guard`, and `compiled`: whether to search in compiled code; by default few coordinates are
+    searched in plain torch, many in compiled code, whose compilation takes as long as `WORTH_COMPILING` coordinates.
     """
     accepted = closed_form_guard(constants, m, v, m_hat, v_hat)
     judged = (~accepted & in_domain(m, v) & in_domain(m_hat, v_hat)).nonzero().flatten()
     states = States(m, v, m_hat, v_hat).select(judged)
-    found = _compiled(constants, states) if len(judged) >= WORTH_COMPILING else _vectorised(constants, states)
+    compiled = len(judged) >= WORTH_COMPILING if compiled is None else compiled
+    found = _compiled(constants, states) if compiled else _vectorised(constants, states)
     accepted[judged] = found.cleared
     within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()
     for begin in range(0, len(within), _TORCH_BLOCK):

@@ -12,12 +12,13 @@ import torch
 from tests.oracle.cli.checkpoints import accepted, changed, levels_up, numel, trained, updates, with_codes, with_tensor
 from torch import Tensor, nn
 
-from guarded_moments.oracle.audit import Audit, audit, position_of, reasons_of
+from guarded_moments.oracle.audit import Audit, Part, PartAudit, audit, audit_part, position_of, reasons_of, whole
 from guarded_moments.oracle.worst_case import decision, supremum
 from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.checkpoint import GuardedState, compress, recover
 from guarded_moments.reference.checkpoint.encoding import scalars_of
+from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.checkpoint.optimizer_state import (
     Parameter,
     StateDict,
@@ -74,13 +75,20 @@ def worst_of_all(
     return worst / LR
 
 
-@pytest.mark.parametrize("name", sorted(IMPLEMENTATIONS))
-def test_every_verdict_agrees_with_enumeration(name: str, native: StateDict) -> None:
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        *((name, "reference") for name in sorted(IMPLEMENTATIONS)),
+        ("torch-2.13-cpu-avx2/fused", "compiled"),
+        ("torch-2.14-cuda/single", "compiled"),
+    ],
+)
+def test_every_verdict_agrees_with_enumeration(name: str, kernels: Kernels, native: StateDict) -> None:
     encoded = compress(native, tolerance=TOLERANCE, grad_bound=TINY, implementation=name)
     for index in range(4):  # one level up: some still keep the claim, some do not
         encoded = with_codes(encoded, index, accepted(encoded, index), levels_up(1))
 
-    found = audit(encoded, native)
+    found = audit(encoded, native, kernels=kernels)
 
     closest = 0.0
     for tensor, parameter, of_tensor in zip(encoded.tensors, parameters_of(native), found.tensors, strict=True):
@@ -105,6 +113,32 @@ def test_every_verdict_agrees_with_enumeration(name: str, native: StateDict) -> 
     assert found.closest.deviation == max(tensor.max_deviation for tensor in found.tensors)
     assert closest * (1 - 2e-4) <= max(tensor.max_deviation for tensor in found.tensors) <= closest * (1 + 1e-15)
     assert 0 < found.total("violations") < found.total("coordinates"), "both kinds occur"
+
+
+def test_the_compiled_search_comes_to_the_same_result(result: Audit, state: GuardedState, native: StateDict) -> None:
+    found = audit(state, native, kernels="compiled")
+
+    for ours, theirs in zip(found.tensors, result.tensors, strict=True):
+        assert ours.max_deviation == pytest.approx(theirs.max_deviation, rel=2e-4)
+        assert ours.max_deviation <= ours.max_deviation_upper
+        counts = [replace(audited, max_deviation=0.0, max_deviation_upper=0.0) for audited in (ours, theirs)]
+        assert counts[0] == counts[1]
+
+
+def test_large_files_are_searched_in_compiled_code(
+    state: GuardedState, native: StateDict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for worth, used in ((1, True), (state.coordinates + 1, False)):
+        seen: list[bool] = []
+
+        def noted(part: Part, seen: list[bool] = seen) -> PartAudit:
+            seen.append(part.compiled)
+            return audit_part(part)
+
+        monkeypatch.setattr(whole, "WORTH_COMPILING_AUDIT", worth)
+        monkeypatch.setattr(whole, "audit_part", noted)
+        audit(state, native)
+        assert set(seen) == {used}
 
 
 def test_counts_add_up(result: Audit, state: GuardedState, native: StateDict) -> None:

@@ -101,6 +101,9 @@ def test_the_regions_of_the_update_are_where_its_op_model_differs(name: str) -> 
                 "each element in one region"
             )
             assigned = known.assign(1000, options)
+            halves = [known.update_regions(options, 1000, within) for within in (slice(0, 333), slice(333, 1000))]
+            for (_, mask), *pieces in zip(regions, *halves, strict=True):
+                assert torch.equal(torch.cat([piece for _, piece in pieces]), mask)
             for model, mask in regions:
                 for index in assigned[mask].unique().tolist():
                     ours, theirs = known.models[index], model

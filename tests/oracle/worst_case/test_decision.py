@@ -251,7 +251,8 @@ def test_where_rounding_alone_may_decide_the_budget_ends_the_search(monkeypatch:
     assert int(found.verdict) == Verdict.UNDECIDED
 
 
-def test_a_coordinate_outside_the_domain_has_its_own_verdict_and_disturbs_no_other() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_coordinate_outside_the_domain_has_its_own_verdict_and_disturbs_no_other(*, compiled: bool) -> None:
     """NaN and negative `v` violate, the same number twice is safe, huge moments are unknown unless a probe tells."""
     case = Setting(step=10.0).case()
     safe = (1e-4, 1e-6, 1e-4 * (1 + 1e-6), 1e-6)
@@ -259,7 +260,7 @@ def test_a_coordinate_outside_the_domain_has_its_own_verdict_and_disturbs_no_oth
     columns += [(1e30, 1e-6, 1.5e30, 1e-6), (1e-4, 1e32, 1e-4, 1.1e32), (-0.0, 0.0, 0.0, -0.0)]
     states = States(*(torch.tensor(moment) for moment in zip(*columns, strict=True)))
 
-    found = decide(case.constants, case.trajectories(), states)
+    found = decide(case.constants, case.trajectories(), states, compiled=compiled)
 
     expected = [Verdict.SAFE, Verdict.UNSAFE, Verdict.UNSAFE, Verdict.SAFE, Verdict.SAFE]
     assert found.verdict.tolist() == [*expected, Verdict.UNSAFE, Verdict.UNDECIDED, Verdict.SAFE]
@@ -321,12 +322,25 @@ def test_no_coordinates() -> None:
     assert [len(part) for part in found] == [0, 0, 0]
 
 
-def test_the_largest_deviation_is_found_confirmed_and_bounded(rng: np.random.Generator, budget: int) -> None:
+def test_with_the_compiled_search_the_verdicts_are_the_same(rng: np.random.Generator, budget: int) -> None:
+    for setting in settings(rng, len(PATHS) * budget):
+        case = setting.case()
+        for states in (pairs(60, rng), trained_pairs(60, rng), trained_pairs(60, rng, off=0.03)):
+            for model in case.models:
+                found = decide(case.constants, case.trajectories(model), states, compiled=True)
+                assert torch.equal(found.verdict, decide(case.constants, case.trajectories(model), states).verdict)
+                assert wrong_witnesses(case, case.constants, model, states, found) == []
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_largest_deviation_is_found_confirmed_and_bounded(
+    rng: np.random.Generator, budget: int, *, compiled: bool
+) -> None:
     for setting in settings(rng, len(PATHS) * budget):
         case = setting.case()
         for states in (pairs(30, rng), trained_pairs(30, rng)):
             for model in case.models:
-                found = largest_deviation(case.constants, case.trajectories(model), states)
+                found = largest_deviation(case.constants, case.trajectories(model), states, compiled=compiled)
                 worst, _ = sampled_worst(case, states, 100, (model,))
                 most = float(worst.max())
                 assert found.coordinate is not None

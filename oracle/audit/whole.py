@@ -54,8 +54,8 @@ def audit(
         executor: decides the parts, in any processes that have this package; by default this process does.
         ahead: parts given to the executor before the first of them is waited for.
         kernels: what clears most coordinates: the search compiled, the one in torch, or by default the compiled one
-            where compiling it pays, from `WORTH_COMPILING_AUDIT` coordinates on.  Verdicts are the same; of deviations
-            within a ten-thousandth of the largest either may be called the closest.
+            where compiling it pays, from `WORTH_COMPILING_AUDIT` coordinates on.  Neither contradicts the other; of
+            deviations within a ten-thousandth of the largest either may be called the closest.
 
     Raises:
         CheckpointError: `native` is not the checkpoint that the file was made from.

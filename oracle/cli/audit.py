@@ -75,7 +75,7 @@ from guarded_moments.reference.floats import hex_of
     help="Processes of this machine that decide; each takes a part of a tensor at a time.",
 )
 @click.option("--dask", "address", metavar="ADDRESS", help="Let the workers of a running Dask cluster decide instead.")
-@implementation_option("What searches; the verdicts are the same.", "files")
+@implementation_option("What searches; no verdict differs.", "files")
 @click.option("--lr", type=NUMBER, help="Audit the claim at this learning rate instead of the one in the file.")
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")

@@ -322,14 +322,19 @@ def test_no_coordinates() -> None:
     assert [len(part) for part in found] == [0, 0, 0]
 
 
-def test_with_the_compiled_search_the_verdicts_are_the_same(rng: np.random.Generator, budget: int) -> None:
+def test_the_compiled_search_contradicts_no_verdict_and_leaves_no_more_open(
+    rng: np.random.Generator, budget: int
+) -> None:
     for setting in settings(rng, len(PATHS) * budget):
         case = setting.case()
-        for states in (pairs(60, rng), trained_pairs(60, rng), trained_pairs(60, rng, off=0.03)):
-            for model in case.models:
-                found = decide(case.constants, case.trajectories(model), states, compiled=True)
-                assert torch.equal(found.verdict, decide(case.constants, case.trajectories(model), states).verdict)
-                assert wrong_witnesses(case, case.constants, model, states, found) == []
+        for states in (pairs(20, rng), trained_pairs(40, rng, off=0.03)):
+            model = case.models[-1]
+            found = decide(case.constants, case.trajectories(model), states, compiled=True)
+            without = decide(case.constants, case.trajectories(model), states)
+            is_open = found.verdict == Verdict.UNDECIDED
+            assert not bool((is_open & (without.verdict != Verdict.UNDECIDED)).any())
+            assert bool(((found.verdict == without.verdict) | (without.verdict == Verdict.UNDECIDED)).all())
+            assert wrong_witnesses(case, case.constants, model, states, found) == []
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -68,7 +68,7 @@ def test_of_the_vectorised_search(bound: float, rng: np.random.Generator, monkey
 
     monkeypatch.setattr(search, "CellBounds", Chances)
 
-    cleared = search.cleared(constants, pairs(count, rng))
+    cleared = search.cleared(constants, pairs(count, rng)).cleared
 
     for accepted, chance in zip(cleared.tolist(), chances, strict=True):
         assert not accepted or is_chain(chance.dropped, largest_gradient(constants)), chance.dropped

@@ -6,6 +6,8 @@ is known to bound `|N|` (`cell_evaluation` says which numbers do):
     evaluation   the number evaluated in binary64, times the inflation, is at least the one over the reals
     a family     |U_hat - U| <= that number times the inflation, for |g| in the cell and |N(g)| <= upper
 
+of the exact product and of the one that binary64 rounds, which is what is compared.
+
 Claimed: nothing is written down a second time here.
 """
 
@@ -36,11 +38,12 @@ class CellDeviation(NamedTuple):
     """The statement about what is evaluated of one cell."""
 
     hypotheses: frozenset[Atom]
-    conclusion: tuple[Atom, ...]  #: `bound <= evaluated*inflation`
+    conclusion: tuple[Atom, ...]  #: `bound <= evaluated*inflation`, exactly and rounded
     cell: CellStatement
     floats: Definitions
     bound: Polynomial  #: over the reals
     evaluated: Polynomial
+    compared: tuple[Polynomial, Polynomial]  #: times the inflation, exactly and rounded
     roundings: int  #: that the inflation makes up for
 
 
@@ -55,18 +58,20 @@ def cell_deviation() -> CellDeviation:
     gap = make_terms(op)(HELD, *cell.state).gap
     held = [point(HELD, v, v_hat, gap, at.g) for at in cell.ends]
     evaluated = make_deviation_upper(op)(HELD, UPPER, m, m_hat, held[0], held[1])
-    count = deviation_roundings()
+    compared = (evaluated * INFLATION, op.mul(evaluated, INFLATION))
+    count = deviation_roundings() + 1
     stated = [*cell.definitions.atoms, *floats.atoms, *binary64_hypotheses(), Atom(UPPER, Relation.AT_LEAST)]
     stated += [Atom(INFLATION * T**count - ONE, Relation.AT_LEAST), Atom(INFLATION, Relation.AT_LEAST)]
-    conclusion = (Atom(evaluated * INFLATION - bound, Relation.AT_LEAST).normal(),)
-    return CellDeviation(cell.hypotheses | normalised(stated), conclusion, cell, floats, bound, evaluated, count)
+    conclusion = tuple(Atom(one - bound, Relation.AT_LEAST).normal() for one in compared)
+    hypotheses = cell.hypotheses | normalised(stated)
+    return CellDeviation(hypotheses, conclusion, cell, floats, bound, evaluated, compared, count)
 
 
 class FamilyDeviation(NamedTuple):
     """The statement about one family."""
 
     hypotheses: frozenset[Atom]
-    conclusion: tuple[Atom, ...]  #: `|U_hat - U| <= evaluated*inflation`
+    conclusion: tuple[Atom, ...]  #: `|U_hat - U| <= evaluated*inflation`, exactly and rounded
 
 
 def family_deviation(stated: Statement, made: CellDeviation) -> FamilyDeviation:
@@ -80,6 +85,6 @@ def family_deviation(stated: Statement, made: CellDeviation) -> FamilyDeviation:
     recovered, native = (m * one for m, one in zip(moments, (inside.end.reciprocal, inside.native), strict=True))
     given += [Atom(UPPER - one, Relation.AT_LEAST) for one in (recovered - native, native - recovered)]
     difference = stated.recovered.update - stated.native.update
-    most = (made.evaluated * INFLATION).substitute(values)
-    conclusion = (Atom(most - one, Relation.AT_LEAST).normal() for one in (difference, -difference))
+    both = [one.substitute(values) for one in made.compared]
+    conclusion = (Atom(most - one, Relation.AT_LEAST).normal() for most in both for one in (difference, -difference))
     return FamilyDeviation(stated.updates | normalised(given), tuple(conclusion))

@@ -68,6 +68,12 @@ Left out, each term of the guard and each proportional part of its slack lets so
 the two parts that stand for underflow.
 """
 
+ASKED = """
+The whole claim in a format of eight bits, symbolic in both states and the gradient, as one question to z3 in its theory
+of floating-point numbers, from the same sources: no accepted pair violates it, and without the slack one does
+(`tests/proofs/test_floating_point.py`, some minutes with `--oracle`; some states in every run).
+"""
+
 NOT_DERIVED = """
 That the loops of a search begin with a chain of cells from zero to the largest gradient, and replace a cell by two that
 meet at a cut, is read from their source and tested with chance in place of the bounds
@@ -100,7 +106,11 @@ def trusted_base(*, versions: bool) -> str:
         versions: whether to add those of this machine.
     """
     sections = [_proved(), _hypotheses()]
-    sections += [_list("Exhausted", paragraphs(EXHAUSTED)), _list("Assumed", paragraphs(ASSUMED))]
+    sections += [
+        _list("Exhausted", paragraphs(EXHAUSTED)),
+        _list("Asked of a solver", paragraphs(ASKED)),
+        _list("Assumed", paragraphs(ASSUMED)),
+    ]
     sections.append(_list("Argued, not derived", paragraphs(NOT_DERIVED)))
     sections += [_list("Not covered", [f"{text}." for text in NOT_COVERED]), _code()]
     if versions:

@@ -47,9 +47,16 @@ def derive_cell_deviation(tools: Toolbox, stated: CellDeviation) -> list[Proved]
     if (made.exact, made.computed) != (stated.bound, stated.evaluated) or made.roundings > stated.roundings:
         raise DerivationError(f"{made.roundings} roundings were derived, and {stated.roundings} counted")
     op.inflated(INFLATION, stated.roundings, made.roundings)
+    power = op.power(made.roundings)
+    product, (rounded, error) = made.computed * INFLATION, op.rounding_of(made.computed * INFLATION)
+    c.use(tools.product, x=made.computed, y=INFLATION)
+    c.use(op.rounds, x=product, f=rounded, d=error)
     facts = {"p": "p*X <= f", "I": "0 <= I", "X": "0 <= X", "one": "1 <= I*p"}
-    enough = tools.by_products("X <= f*I", facts, "p I", "X one")
-    return compared(c.use(enough, p=T**made.roundings, X=made.exact, f=made.computed, I=INFLATION), stated)
+    exactly = tools.by_products("X <= f*I", facts, "p I", "X one")
+    facts |= {"t": "0 <= t", "y": "t*(f*I) <= y", "one": "1 <= I*(p*t)"}
+    nearly = tools.by_products("X <= y", facts, "p t I", "y", "X one")
+    values = {"p": power, "X": made.exact, "f": made.computed, "I": INFLATION}
+    return compared([*c.use(exactly, **values), *c.use(nearly, **values, y=rounded, t=T)], stated)
 
 
 def derive_family_deviation(
@@ -96,16 +103,15 @@ class _OnCell(BothUpdates):
         c.names["N"] = c.poly("((1-w)*m2 + w*g)*H2 - ((1-w)*m1 + w*g)*H1")
         c.use(tools.scaled_magnitude, x="N", a=UPPER, c="step")
         values = instance(self.stated)
-        apart = self.apart(self.made.bound.substitute(values))
+        bound = self.made.bound.substitute(values)
+        self.apart(bound)
         c.use(shown, **values)
-        most = (self.made.evaluated * INFLATION).substitute(values)
-        last, recording = tools.transitive, tools.prover.recording
-        curvature = c.known_fact(c.atoms("0 <= curv")[0])
+        recording, curvature = tools.prover.recording, c.known_fact(c.atoms("0 <= curv")[0])
         difference, finished = c.poly("U2 - U1"), []
-        for one in (difference, -difference):
-            (proved,) = c.use(last, x=one, y=self.made.bound.substitute(values), z=most)
-            finished.append(recording.eliminate_root(proved, "qc", c.poly("curv"), curvature))
-        del apart
+        for most in self.made.compared:
+            for one in (difference, -difference):
+                (proved,) = c.use(tools.transitive, x=one, y=bound, z=most.substitute(values))
+                finished.append(recording.eliminate_root(proved, "qc", c.poly("curv"), curvature))
         return finished
 
     def _inside(self, index: int) -> None:

@@ -99,6 +99,7 @@ def uncleared(constants: GuardConstants[float], states: States, shortest: int) -
 def _first_cells(constants: GuardConstants[float], states: States) -> SignedCells:
     ends = first_ends(constants, CellBounds(constants, states).scale())
     keep = ends[:-1] < ends[1:]
+    keep[-1] |= ends[-1] == 0  # zero is all there is: no cell has a width
     coordinate = torch.arange(ends.shape[1]).expand_as(keep)[keep]
     low, high = ends[:-1][keep], ends[1:][keep]
     plus = SignedCells(coordinate, torch.ones_like(low), low, high)

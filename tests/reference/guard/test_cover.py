@@ -19,11 +19,12 @@ from torch import Tensor
 from guarded_moments.oracle.exhaustive import Coordinate
 from guarded_moments.oracle.worst_case import enclosure
 from guarded_moments.reference.adam import as_is
-from guarded_moments.reference.guard import compiled_search, search
+from guarded_moments.reference.guard import compiled_search, search, signed_cells
 from guarded_moments.reference.guard.cells import End
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 from guarded_moments.reference.guard.search import Outcome, States, largest_gradient
+from guarded_moments.reference.guard.signed_cells import SignedCells
 
 #: Bounds on the gradient: infinite, usual, among the subnormal numbers, and below the smallest of them.
 BOUNDS = [math.inf, 1.0, 3e-45, 1e-46]
@@ -73,6 +74,29 @@ def test_of_the_vectorised_search(bound: float, rng: np.random.Generator, monkey
     for accepted, chance in zip(cleared.tolist(), chances, strict=True):
         assert not accepted or is_chain(chance.dropped, largest_gradient(constants)), chance.dropped
     assert bool(cleared.any())
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_of_the_search_with_signed_cells(
+    bound: float, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is dropped and what is left, of each sign."""
+    constants, count = Setting(bound=bound).case().constants, 60
+    chances = {(i, sign): Chance(rng) for i in range(count) for sign in (1.0, -1.0)}
+
+    def highest(_: object, cells: SignedCells) -> Tensor:
+        listed = zip(*(part.tolist() for part in cells), strict=True)
+        return torch.tensor([chances[i, sign].upper(low, high) for i, sign, low, high in listed]).double()
+
+    monkeypatch.setattr(signed_cells._SignedBounds, "highest", highest)
+
+    left = signed_cells.uncleared(constants, pairs(count, rng), shortest=1).cells
+
+    for (i, sign), chance in chances.items():
+        own = left.select((left.coordinate == i) & (left.sign == sign))
+        kept = list(zip(own.low.tolist(), own.high.tolist(), strict=True))
+        cells = [cell for cell in chance.dropped if cell[0] < cell[1] or cell[1] == 0]  # and not the ends alone
+        assert is_chain([*cells, *kept], largest_gradient(constants)), (cells, kept)
 
 
 def made_of_chance(chance: Chance, *, pair: bool) -> Callable[..., Callable[..., Any]]:

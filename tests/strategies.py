@@ -1,7 +1,7 @@
 """Wild binary32 values: what an optimizer's state may hold, however unlikely.
 
-Two forms of one idea. `wild` fills arrays, for comparisons of millions of values; the strategies make single values,
-for properties that hypothesis should shrink.
+`wild` fills arrays, for comparisons of millions of values; `oracle.conformance.strategies` has the same idea as single
+values, for properties that hypothesis should shrink.
 """
 
 from fractions import Fraction
@@ -11,8 +11,6 @@ import numpy.typing as npt
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
-
-from guarded_moments.reference.floats import from_bits
 
 Array = npt.NDArray[np.float32]
 
@@ -100,28 +98,6 @@ def wild_states(count: int, rng: np.random.Generator) -> Tensor:
 def zeros_and_ones(count: int, rng: np.random.Generator) -> Tensor:
     """States as `wild_states` has them, of zeros and ones of both signs: where which zero it is shows often."""
     return torch.from_numpy(rng.choice(floats_of((0, SIGN, ONE, ONE | SIGN)), size=(5, count)))
-
-
-def binary32(*, signs: bool = True, finite: bool = False, zero: bool = True) -> st.SearchStrategy[float]:
-    """A binary32 value in a Python float, of the kinds of `wild`.
-
-    Args:
-        signs: negative values and minus zero too.
-        finite: neither infinity nor NaN.
-        zero: zero too.
-    """
-    last = LARGEST_FINITE if finite else INFINITY
-    first = 0 if zero else 1
-    magnitudes = [
-        st.integers(first, last),
-        st.integers(first, SMALLEST_NORMAL),
-        st.integers(ONE - (3 << 23), ONE + (3 << 23)),
-        st.sampled_from([bits for bits in SPECIAL_BITS if first <= bits <= last]),
-    ]
-    if not finite:
-        magnitudes.append(st.just(NAN))
-    negative = st.sampled_from((0, SIGN)) if signs else st.just(0)
-    return st.builds(lambda bits, sign: from_bits(bits | sign), st.one_of(magnitudes), negative)
 
 
 def fractions(largest_exponent: int) -> st.SearchStrategy[Fraction]:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.strategies import binary32
 
+from guarded_moments.oracle.conformance.strategies import binary32
 from guarded_moments.oracle.explain import Explanation, explain
 from guarded_moments.oracle.worst_case import Verdict
 from guarded_moments.reference.adam import Scalars, make_update

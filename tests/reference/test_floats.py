@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference.arithmetic.exact_binary32 import round_to_nearest_even
-from tests.strategies import INFINITY, NAN, SIGN, SPECIAL_BITS, binary32, fractions, wild
+from tests.strategies import INFINITY, NAN, SIGN, SPECIAL_BITS, fractions, wild
 
+from guarded_moments.oracle.conformance.strategies import binary32
 from guarded_moments.reference.floats import (
     BINARY32,
     BINARY64,

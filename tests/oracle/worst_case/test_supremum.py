@@ -28,6 +28,7 @@ def coordinate(states: States, index: int) -> Coordinate:
     return Coordinate(*(float(moment[index]) for moment in states))
 
 
+@pytest.mark.timeout(3600)  # for `--oracle`
 def test_it_equals_exhaustion(rng: np.random.Generator, budget: int, compared: Counter[str]) -> None:
     """Every binary32 gradient with `|g| <= G`: of one coordinate in the ordinary run, of 53 in the full one."""
     settings_of = [(Setting(step=400.0), 1)]
@@ -85,6 +86,7 @@ def test_every_witness_attains_its_deviation_in_torch(
             compared["worst_case: witnesses replayed through torch.optim.AdamW"] += 1
 
 
+@pytest.mark.timeout(3600)  # for `--oracle`
 def test_the_certified_intervals_enclose_it(rng: np.random.Generator, budget: int, compared: Counter[str]) -> None:
     """Ten coordinates of each kind of claim; 2,000 in the full run."""
     for setting in settings(rng, 2 if budget == 1 else 200, unusual=False):

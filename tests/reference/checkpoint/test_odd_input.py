@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference.checkpoint.states import compressed, differences, raw, state_of
-from tests.strategies import binary32, floats_of, wild
+from tests.strategies import floats_of, wild
 from torch import Tensor
 
+from guarded_moments.oracle.conformance.strategies import binary32
 from guarded_moments.reference.checkpoint import GuardedState, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.codecs.log8 import ESCAPE

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.codecs.twins import BLOCK, Twin, dynamic_values, families, twin_of
 from tests.reference.guard.cases import Setting
-from tests.strategies import LARGEST_FINITE, SIGN, SPECIAL_BITS, binary32, bits_of, floats_of, wild
+from tests.strategies import LARGEST_FINITE, SIGN, SPECIAL_BITS, bits_of, floats_of, wild
 from torch import Tensor
 
+from guarded_moments.oracle.conformance.strategies import binary32
 from guarded_moments.reference.codecs import (
     CODECS,
     BFloat16,

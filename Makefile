@@ -75,6 +75,7 @@ bench: audit ## time the op models, the searches and the codecs, beside peers an
 	$(BIN)/python benchmarks/step_models.py
 	$(BIN)/python benchmarks/first_step.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/triton_kernels.py
 	$(BIN)/gmc bench $(JOB)/optimizer.pt --json $(JOB)/bench.json --output $(JOB)/bench.md --force
 
 large: audit ## compress, recover and audit a state of a hundred million coordinates; some minutes, 2 GB of files

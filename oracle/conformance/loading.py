@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,8 +27,22 @@ GROUP = "guarded_moments.backends"
 ALL = "all"
 _PIPE = "pipe:"
 
+#: Needs the extra of that name.
+_TRITON = "triton"
+
+
+def _triton() -> object:
+    from guarded_moments.oracle.conformance.triton_backend import TritonBackend  # noqa: PLC0415 - an extra
+
+    return TritonBackend()
+
+
 _BUILT_IN: Mapping[str, Callable[[], object]] = MappingProxyType(
-    {"reference": ReferenceBackend, "compiled": CompiledBackend}
+    {
+        "reference": ReferenceBackend,
+        "compiled": CompiledBackend,
+        **({_TRITON: _triton} if util.find_spec(_TRITON) else {}),
+    }
 )
 
 
@@ -71,7 +85,9 @@ def registered() -> list[str]:
 
 def _registered(name: str) -> object:
     if name in _BUILT_IN:
-        return _BUILT_IN[name]
+        return _BUILT_IN[name]()
+    if name == _TRITON:
+        raise BackendError("triton is not installed: pip install 'guarded-moments[triton]'")
     for entry in metadata.entry_points(group=GROUP, name=name):
         try:
             return entry.load()

@@ -189,6 +189,14 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(pytester: pytest.Pytester,
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+def test_where_triton_is_missing_its_backend_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    built_in = {name: make for name, make in loading._BUILT_IN.items() if name != "triton"}
+    monkeypatch.setattr(loading, "_BUILT_IN", built_in)
+    assert "triton" not in loading.registered()
+    with pytest.raises(conformance.BackendError, match=r"pip install 'guarded-moments\[triton\]'"):
+        loading.load("triton", [])
+
+
 def test_a_device_that_is_not_here_is_refused(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--oracle=reference", "--oracle-device=nonsense")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`evaluation`, `cells`, `cell_evaluation`, `cleared` and `cell_deviation` for what is stated), Python and its `fractions`
-and `json`.  No solver is among them; an import contract keeps it so.
+`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared` and `cell_deviation` for what is stated), Python and its
+`fractions` and `json`.  No solver is among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from guarded_moments.proofs.cleared import cleared, searched, two_cells
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
+from guarded_moments.proofs.nearest import NEAREST, nearest, second_moment
 from guarded_moments.proofs.replay import replay
 from guarded_moments.proofs.statement import families, statement
 
@@ -31,6 +32,7 @@ from guarded_moments.proofs.statement import families, statement
 PROOF_FILE = "certificates/proofs.json"
 LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluation/deviation_bound", "accepted/"
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
+NEAREST_NUMBER, SECOND_MOMENT = "nearest/", "second_moment/"
 CELL_DEVIATION, ON_CELL = "evaluation/cell_deviation", "on_cell/"
 SEARCHED, TWO_CELLS, CLEARED = "searched/cell", "searched/two_cells", "cleared/"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
@@ -79,6 +81,10 @@ def check_certificates(text: str | None = None) -> Iterator[CheckedClaim]:
 def _claims() -> Iterator[_Claim]:
     for lemma in all_lemmas():
         yield _Claim(f"{LEMMA}{lemma.name}", lemma.statement, lemma.hypotheses, lemma.goal)
+    for kind in NEAREST:
+        one = nearest(kind)
+        text = f"Rounding to nearest errs by at most u*|x| + n, in the {kind} range."
+        yield _Claim(f"{NEAREST_NUMBER}{kind}", text, one.hypotheses, one.conclusion)
     evaluated = evaluation()
     text = "What the guard compares with the tolerance is at least the bound that it evaluates in binary64."
     yield _Claim(EVALUATION, text, evaluated.hypotheses, [evaluated.conclusion])
@@ -105,6 +111,9 @@ def _claims() -> Iterator[_Claim]:
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
         yield _Claim(f"{FIRST_UPDATE}{family.name}", text, stated.hypotheses, stated.conclusion)
+        kept = second_moment(stated)
+        text = f"The rounded second moment of {family.name} is not negative."
+        yield _Claim(f"{SECOND_MOMENT}{family.name}", text, kept.hypotheses, kept.conclusion)
         whole = accepted(stated, evaluated)
         text = f"What the guard compares with the tolerance bounds the deviation of {family.name}."
         yield _Claim(f"{ACCEPTED}{family.name}", text, whole.hypotheses, whole.conclusion)
@@ -134,6 +143,8 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
     """How many claims of each kind are proved."""
     kinds = {
         LEMMA: "lemmas",
+        NEAREST_NUMBER: "ranges of rounding to nearest",
+        SECOND_MOMENT: "signs of the second moment",
         FIRST_UPDATE: "bounds over the reals",
         EVALUATION: "evaluation in binary64",
         CELL_DEVIATION: "evaluation on a cell",

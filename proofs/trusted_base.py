@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import cell_deviation, cell_evaluation, cells, cleared, evaluation, symbolic
+from guarded_moments.proofs import cell_deviation, cell_evaluation, cells, cleared, evaluation, nearest, symbolic
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
 
@@ -41,13 +41,15 @@ PRECONDITIONS = MappingProxyType(
 
 #: One item a paragraph.
 ASSUMED = """
-Rounding to nearest gives results of the standard model in binary32 and binary64. The lemmas on nearest grid points are
-proved; that a relative and an absolute part exist is read from them, not derived by the kernel.
+What IEEE 754 says of a result that is rounded to nearest: it is no further from the exact one than its neighbours in
+the format and than zero, neighbours are `2*u*s` apart from `s` on and `2*n` below the normal range, and a sum of two
+numbers of the format is exact where it is below it. What follows for one rounding is derived (`proofs.nearest`,
+`rounding_parts`). This is an axiom about the machine: `gmc ops` and the tests say what was compared with it.
 
-No operation of the update overflows. `guard.slack` computes a limit on the gradient from which this follows by going
-through the operations in order; that argument is not in the kernel.
-
-The rounded second moment is not negative, so that its root exists: rounding is monotone and keeps zero.
+No operation of the update overflows, so that each is rounded as above. `guard.slack` computes a limit on the gradient
+from the same error bounds that the kernel derives; that the limit is enough is read from the operations one after the
+other, each finite because those before it are. The kernel has no such step: its theorems are about real numbers, and an
+operation that overflowed would make their hypotheses false.
 
 No operation of the guard's evaluation underflows in binary64 (binary32 inputs keep it far from that), and none
 overflows but to an infinity that the least of five bounds drops.
@@ -94,7 +96,7 @@ NOT_COVERED = (
 _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
 _STATEMENTS = (
-    *("claims", "lemma", "symbolic", "statement", "evaluation"),
+    *("claims", "lemma", "symbolic", "statement", "nearest", "evaluation"),
     *("cells", "cell_evaluation", "cleared", "cell_deviation", "check"),
 )
 
@@ -123,6 +125,10 @@ def _proved() -> str:
     lines = ["## Proved", "", "Replayed from certificates by `gmc prove --check-certificates`, with no solver."]
     lines += ["Each is a theorem about all real values of its variables.", ""]
     lines += [f"- {lemma.statement} (`{lemma.name}`)" for lemma in all_lemmas()]
+    lines.append(
+        "- The nearest number of a format errs by at most `u*|x| + n`, in the normal range and below it, and the "
+        f"rounded second moment of every op model is not negative, so that its root exists (`{nearest.__name__}`)"
+    )
     lines.append(
         "- What the guard compares with the tolerance is at least the bound over the reals: "
         f"{evaluation.rounding_count()} roundings, as many as `RoundingCount` counts (`{evaluation.__name__}`)"

@@ -18,9 +18,11 @@ from guarded_moments.proofs.check import (
     EVALUATED_BY_SLOPES,
     EVALUATION,
     FIRST_UPDATE,
+    NEAREST_NUMBER,
     ON_CELL,
     PROOF_FILE,
     SEARCHED,
+    SECOND_MOMENT,
     TWO_CELLS,
 )
 from guarded_moments.proofs.cleared import searched, two_cells
@@ -32,8 +34,10 @@ from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searche
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
+from guarded_moments.proofs.derive.nearest import derive_nearest, derive_second_moment_sign
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.evaluation import COMPARED, evaluation
+from guarded_moments.proofs.nearest import NEAREST
 from guarded_moments.proofs.statement import families, statement
 from guarded_moments.reference.guard.constants import GuardConstants
 
@@ -48,6 +52,8 @@ def derive() -> str:
     for name in tools.lemmas.all:
         tools.lemmas(name)
     recording, transitive = tools.prover.recording, tools.transitive[0]
+    for kind in NEAREST:
+        recording.name(f"{NEAREST_NUMBER}{kind}", derive_nearest(tools, kind))
     evaluated = evaluation()
     (compared,) = derive_evaluation(tools, evaluated)
     recording.name(EVALUATION, [compared])
@@ -69,6 +75,7 @@ def derive() -> str:
         stated = statement(family)
         shown = theorem.derive(stated)
         recording.name(f"{FIRST_UPDATE}{family.name}", shown)
+        recording.name(f"{SECOND_MOMENT}{family.name}", derive_second_moment_sign(tools, stated))
         constants = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
         of_family = recording.instantiate(compared, constants)
         whole, apart = [], stated.recovered.update - stated.native.update

@@ -177,9 +177,22 @@ def _third_term_epsilon(c: Context, _: Lemmas) -> None:
     c.collect("16*e*A*x*(T - S) <= d*(S + e)*(T + e)", facts, products)
 
 
+def _rounding_parts(c: Context, _: Lemmas) -> None:
+    c.by("r == x + x*((r - x)*u*i) + (r - x)*n*i", "i*(u*x + n) == 1", hints=Hints(ladder=((1, 99, 1),)))
+    c.collect("0 <= u*x + n", {"u": "0 <= u", "x": "0 <= x", "n": "0 <= n"}, ["u x", "n"])
+    c.use(c.prover.lemma("0 < q", "0 <= d", "q*d == 1"), q="i", d="u*x + n")
+    within = c.prover.lemma("y*q <= 1", "y <= d", "0 < q", "q*d == 1")
+    scaled = c.prover.lemma("k*y <= k", "y <= 1", "0 <= k")
+    for error in ("r - x", "x - r"):
+        c.use(within, y=error, q="i", d="u*x + n")
+        for part in ("u", "n"):
+            c.use(scaled, k=part, y=f"({error})*i")
+
+
 _STEPS: Mapping[str, Callable[[Context, Lemmas], None]] = MappingProxyType(
     {
         "rounded_operation": _rounded_operation,
+        "rounding_parts": _rounding_parts,
         "square_root_error": _square_root_error,
         "reciprocal_of_denominator": _reciprocal_of_denominator,
         "cell_bound_product": _cell_bound_product,

@@ -93,7 +93,7 @@ def test_every_claim_is_proved_without_a_solver() -> None:
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     number, unproved = ran.stdout.split(maxsplit=1)
     assert unproved.strip() == "[]"
-    assert int(number) == 4 * len(families()) + 8 + len(all_lemmas())
+    assert int(number) == 5 * len(families()) + 10 + len(all_lemmas())
 
 
 def test_a_certificate_with_one_other_coefficient_proves_nothing() -> None:

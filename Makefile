@@ -15,7 +15,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory bench faults trainers large format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory bench faults fuzz trainers large format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -51,6 +51,11 @@ trajectory: audit ## resume its training from native, recovered and control stat
 
 faults: setup ## kill writers, flip and cut files, fuzz the reader, and count what was tried
 	$(BIN)/pytest --oracle tests/faults -q
+
+fuzz: setup ## fuzz the reader for ten minutes, guided by coverage
+	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --constraint constraints.txt --no-build-isolation --editable '.[fuzz]'
+	@mkdir -p build/fuzz
+	$(BIN)/python tests/faults/fuzz_reader.py -max_total_time=600 -artifact_prefix=build/fuzz/ build/fuzz/corpus
 
 trainers: $(TRAINERS)/installed ## run the examples in Lightning and Hugging Face's Trainer, in an environment of their own
 	$(TRAINERS)/bin/pytest tests/examples/test_resuming.py

@@ -1,7 +1,8 @@
 """The command line, `gmc`: one module a command, loaded when it is asked for.
 
 Exit status: 0 the job is done and, for an audit, the claim holds; 1 the claim does not hold or is undecided; 2 the
-input or the request is wrong, said in one line; 70 a fault of this program; 130 interrupted.
+input or the request is wrong, said in one line; 70 a fault of this program; 130 interrupted.  `docs/commands.md` has
+them for users.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NoReturn
 
 import click
 from click.exceptions import NoArgsIsHelpError
+from click.shell_completion import CompletionItem
 
 #: Command, and the line that `gmc --help` shows without importing torch.
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -42,6 +44,29 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 
 
+#: Commands whose files and exit status say what was found, so that they may be silent.
+SILENT = frozenset(
+    {
+        "audit",
+        "certify-platform",
+        "compress",
+        "identify",
+        "prove",
+        "recover",
+        "suggest",
+        "sweep",
+        "trajectory",
+        "verify",
+    }
+)
+#: Where contexts of click keep it.
+QUIET = "guarded_moments.quiet"
+
+
+def _be_quiet(ctx: click.Context, parameter: click.Parameter, value: object) -> None:  # noqa: ARG001 - click's signature
+    ctx.meta[QUIET] = bool(value)
+
+
 class _Lazy(click.Group):
     """A group that imports a command's module only to run it or to show its help."""
 
@@ -52,7 +77,24 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
+        if cmd_name in SILENT and not any(option.name == "quiet" for option in command.params):
+            command.params.append(
+                click.Option(
+                    ["-q", "--quiet"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_be_quiet,
+                    help="Print nothing but errors, and JSON if that is asked for; the exit status says the rest.",
+                )
+            )
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, but no command is imported to name it: that takes seconds, and a shell asks at every key."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=does) for name, does in COMMANDS.items() if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
@@ -72,6 +114,12 @@ def gmc() -> None:
       gmc compress optimizer.pt optimizer.gmc --tolerance 0.01 --grad-bound 1.0
       gmc audit    optimizer.gmc --native optimizer.pt
       gmc recover  optimizer.gmc optimizer.recovered.pt
+
+    Exit status: 0 done, and what was to be decided holds; 1 it does not hold, or is undecided; 2 the input or the
+    request is wrong; 70 a fault of this program; 130 interrupted.  Completion in bash:
+
+    \b
+      eval "$(_GMC_COMPLETE=bash_source gmc)"
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
 
 

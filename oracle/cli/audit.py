@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,18 +28,18 @@ from guarded_moments.oracle.cli.common import (
     progress_bar,
     said_of,
 )
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.oracle.report import Gatherer, facts_of
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
 from guarded_moments.reference.checkpoint.guarded import Kernels
-from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.floats import hex_of
 
 
 @click.command("audit")
 @click.argument("compressed", type=FILE)
 @click.option("--native", type=FILE, required=True, help="The checkpoint that was compressed.")
-@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same result as JSON.")
+@json_option
 @click.option(
     "--report",
     "reports",
@@ -109,7 +108,7 @@ def command(
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     _refuse_contradictions(reports, earlier, attestation, workers, address, lr)
     given = (compressed, native, *(() if earlier is None else (earlier,)))
-    _check_outputs((json_file, attestation), (*given, *reports), overwrite=force)
+    check_outputs((json_file, attestation), (*given, *reports), overwrite=force)
     audit_report.require(reports, overwrite=force, inputs=given)
     before = None if earlier is None else audit_report.read_earlier(earlier)
     attesting = None if attestation is None else Attesting(compressed, native)
@@ -118,9 +117,7 @@ def command(
         job.run(compressed, native, lr, {**who, "kernels": kernels})
     result, bit_rate, seconds = combined(job.results), job.bit_rate, job.seconds
     if json_file is not None:
-        content = json.dumps(as_json(result, bit_rate), indent=1)
-        with replacing(json_file, overwrite=force) as temporary:
-            temporary.write_text(content + "\n", encoding="utf-8")
+        write_json(json_file, as_json(result, bit_rate), force=force)
     if job.gatherer is not None:
         evidence = audit_report.evidence()
         run = audit_report.run_of(result, compressed, native, time.perf_counter() - job.started, list(job.rates))
@@ -129,7 +126,7 @@ def command(
         audit_report.write_reports(reports, facts, changes, overwrite=force)
     if attesting is not None and attestation is not None:
         attesting.write(attestation, result, overwrite=force)
-    console = out()
+    console = out(quiet=json_file == STANDARD_OUTPUT)
     if verbose:
         console.print(_tensor_table(result))
     for line in job.rates:
@@ -189,15 +186,6 @@ class _Job:
             self.rates.update(dict.fromkeys((*foreign_rates(audited), *stuck_steps(audited))))
             self._size += path.stat().st_size - bytes_beside(path)
         self.seconds = time.perf_counter() - self.started
-
-
-def _check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse, before any work, an output that would destroy something or another output."""
-    taken = list(inputs)
-    for path in outputs:
-        if path is not None:
-            check_output(path, overwrite=overwrite, inputs=taken)
-            taken.append(path)
 
 
 def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -15,11 +13,10 @@ from guarded_moments.oracle.benchmark import Setting, as_json, markdown, measure
 from guarded_moments.oracle.benchmark.measure import Benchmark
 from guarded_moments.oracle.benchmark.plot import draw_benchmark
 from guarded_moments.oracle.cli.common import FILE, NUMBER, check_claim, force_option
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json, write_text
 from guarded_moments.oracle.pictures import require
 from guarded_moments.reference.checkpoint import load_checkpoint
-from guarded_moments.reference.checkpoint.writing import check_output, replacing
-
-_STANDARD_OUTPUT = Path("-")
+from guarded_moments.reference.checkpoint.writing import replacing
 
 
 @click.command("bench")
@@ -36,7 +33,7 @@ _STANDARD_OUTPUT = Path("-")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Medians are over these.")
 @click.option("--no-audit", is_flag=True, help="Do not decide every coordinate of every codec, which takes minutes.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write the page there, not to standard output.")
-@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same as JSON; - is standard output.")
+@json_option
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw time against bits: a .png, .svg or .pdf.")
 @force_option
 def command(
@@ -62,9 +59,7 @@ def command(
       gmc bench optimizer.pt --json - --no-audit --rounds 3
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     check_claim(tolerance, grad_bound)
-    for path in (output, json_file, plot):
-        if path not in {None, _STANDARD_OUTPUT}:
-            check_output(path, overwrite=force, inputs=(checkpoint,))
+    check_outputs((output, json_file, plot), (checkpoint,), overwrite=force)
     if plot is not None:
         require(plot)
     native = load_checkpoint(checkpoint)
@@ -80,28 +75,13 @@ def _write(
 ) -> None:
     if output is not None:
         write_text(output, page, force=force)
-    elif json_file != _STANDARD_OUTPUT:
+    elif json_file != STANDARD_OUTPUT:
         click.echo(page, nl=False)
     if json_file is not None:
         write_json(json_file, as_json(found), force=force)
     if plot is not None:
         with replacing(plot, overwrite=force) as temporary:
             draw_benchmark(found, temporary, plot.suffix[1:])
-
-
-def write_json(path: Path, data: Any, *, force: bool) -> None:  # noqa: ANN401 - plain data
-    """To a file, or to standard output where the name is `-`."""
-    text = json.dumps(data, indent=1)
-    if path == _STANDARD_OUTPUT:
-        click.echo(text)
-    else:
-        write_text(path, text + "\n", force=force)
-
-
-def write_text(path: Path, text: str, *, force: bool) -> None:
-    """A file, whole or not at all."""
-    with replacing(path, overwrite=force) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _command(checkpoint: Path, setting: Setting, output: Path | None) -> str:

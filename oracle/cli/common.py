@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from guarded_moments.oracle.cli import QUIET
 from guarded_moments.reference.checkpoint import GuardedState
 from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
@@ -88,18 +89,38 @@ class _Console(Console):
         raise  # noqa: PLE0704 - called while the error is handled
 
 
-def out() -> Console:
-    """The console for results; plain and wide when standard output is no terminal."""
+def is_quiet() -> bool:
+    """Whether the command that runs was told to be."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def out(*, quiet: bool = False) -> Console:
+    """The console for results; plain and wide when standard output is no terminal, silent with `--quiet`.
+
+    Args:
+        quiet: whether it is to be silent in any case.
+    """
     return _Console(
-        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
+        quiet=quiet or is_quiet(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+        width=None if sys.stdout.isatty() else _WIDE,
     )
+
+
+def watched() -> bool:
+    """Whether progress is to be shown: standard error is a terminal, and nobody asked for quiet."""
+    return sys.stderr.isatty() and not is_quiet()
 
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show coordinates done on standard error, if that is a terminal; gives the function to call."""
     columns = (TextColumn(text), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched()) as bar:
         task = bar.add_task(text, total=None)
 
         def update(done: int, total: int) -> None:

@@ -25,6 +25,7 @@ from guarded_moments.oracle.cli.common import (
     said_of,
     tolerance_option,
 )
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.oracle.cli.summary import Summary
 from guarded_moments.reference.checkpoint import (
     GuardedState,
@@ -89,6 +90,7 @@ class _Done(NamedTuple):
 )
 @click.option("--horizon", default="1", show_default=True, help="Updates after recovery that are covered.")
 @implementation_option("What computes the codes; the file is the same.", "checkpoints")
+@json_option
 @force_option
 @click.option("-v", "--verbose", is_flag=True, help="One line per tensor.")
 def command(
@@ -107,6 +109,7 @@ def command(
     lr: float | None,
     horizon: str,
     kernels: Kernels,
+    json_file: Path | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
     verbose: bool,  # noqa: FBT001 - as above
 ) -> None:
@@ -129,6 +132,7 @@ def command(
     bound = bound_of(grad_bounds, clip_norm, norm_type, clip_value)
     check_claim(tolerance, bound.grad_bound)
     Horizon.parse(horizon)
+    check_outputs((json_file,), (checkpoint, output), overwrite=force)
     choices: dict[str, Any] = {
         "tolerance": tolerance,
         "grad_bound": bound.grad_bound,
@@ -142,14 +146,18 @@ def command(
     }
     work = _compress_folder if is_folder(checkpoint) else _compress_file
     summary, started = Summary(), time.perf_counter()
+    console = out(quiet=json_file == STANDARD_OUTPUT)
     native_bytes = 0
     for shard in work(checkpoint, output, choices, bound, force=force):
         native_bytes += shard.native_bytes
         if verbose:
-            out().print(_tensor_table(shard.state))
-            out().print(_parts(shard.state))
+            console.print(_tensor_table(shard.state))
+            console.print(_parts(shard.state))
         summary.add(shard.state, shard.written)
-    summary.print(out(), output, native_bytes, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    summary.print(console, output, native_bytes, seconds)
+    if json_file is not None:
+        write_json(json_file, summary.as_json(output, native_bytes, seconds), force=force)
 
 
 def _compress_file(

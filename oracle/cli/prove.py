@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from guarded_moments.oracle.cli.common import out
+from guarded_moments.oracle.cli.common import out, watched
 from guarded_moments.proofs import Lemma, ProofFileError, Question, Verdict, all_lemmas, check_certificates, smt2
 from guarded_moments.proofs.check import LEMMA, CheckedClaim, count_by_kind
 from guarded_moments.proofs.trusted_base import trusted_base
@@ -145,6 +145,6 @@ def _tracked(items: Iterable[_Item], description: str, total: int | None) -> Ite
             total=total,
             console=Console(stderr=True),
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=not watched(),
         )
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from guarded_moments.oracle.cli.common import FILE, force_option, implementation_option, is_folder, out, progress_bar
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.reference.checkpoint import read, recover
 from guarded_moments.reference.checkpoint.distributed import recover_folder
 from guarded_moments.reference.checkpoint.distributed.metadata import read_metadata
@@ -20,11 +21,13 @@ from guarded_moments.reference.checkpoint.writing import check_output
 @click.argument("compressed", type=FILE)
 @click.argument("output", type=FILE)
 @implementation_option("What computes the moments; they are the same.", "files")
+@json_option
 @force_option
 def command(
     compressed: Path,
     output: Path,
     kernels: Kernels,
+    json_file: Path | None,
     force: bool,  # noqa: FBT001 - a flag on the command line
 ) -> None:
     """Recover COMPRESSED (a .gmc file) into OUTPUT, a checkpoint of the same layout as the one compressed.
@@ -33,24 +36,30 @@ def command(
     Everything but the guarded moments is bit-identical to the checkpoint that was compressed; of a bare state_dict,
     optimizer.load_state_dict takes it.
     """
+    check_outputs((json_file,), (compressed, output), overwrite=force)
     if is_folder(compressed):
-        _recover_folder(compressed, output, kernels)
-        return
-    check_output(output, overwrite=force, inputs=(compressed,))
-    spool = Spool(output.parent)
-    state = read(compressed, spool)
-    save_checkpoint(recover(state, spool, kernels), output, overwrite=force)
-    out().print(
-        f"recovered {state.coordinates:,} coordinates of {len(state.tensors) + len(state.kept)} tensors into {output}"
-    )
+        found = _recover_folder(compressed, output, kernels)
+        what = f"{found['files']} files"
+    else:
+        check_output(output, overwrite=force, inputs=(compressed,))
+        spool = Spool(output.parent)
+        state = read(compressed, spool)
+        save_checkpoint(recover(state, spool, kernels), output, overwrite=force)
+        found = {"coordinates": state.coordinates, "tensors": len(state.tensors) + len(state.kept), "files": 1}
+        what = f"{found['tensors']} tensors"
+    console = out(quiet=json_file == STANDARD_OUTPUT)
+    console.print(f"recovered {found['coordinates']:,} coordinates of {what} into {output}")
+    if json_file is not None:
+        write_json(json_file, {**found, "output": str(output)}, force=force)
 
 
-def _recover_folder(compressed: Path, output: Path, kernels: Kernels) -> None:
-    coordinates = files = 0
+def _recover_folder(compressed: Path, output: Path, kernels: Kernels) -> dict[str, int]:
+    coordinates = tensors = files = 0
     total = len(read_metadata(compressed, with_files=False).files())
     with progress_bar("recovering files") as progress:
         for shard in recover_folder(compressed, output, kernels):
             coordinates += shard.state.coordinates
+            tensors += len(shard.state.tensors) + len(shard.state.kept)
             files += 1
             progress(files, total)
-    out().print(f"recovered {coordinates:,} coordinates of {files} files into {output}")
+    return {"coordinates": coordinates, "tensors": tensors, "files": files}

@@ -20,7 +20,6 @@ from guarded_moments.oracle.benchmark.suggest import (
     Suggestion,
     least_tolerance,
 )
-from guarded_moments.oracle.cli.bench import write_json
 from guarded_moments.oracle.cli.bounding import NUMBERS
 from guarded_moments.oracle.cli.common import (
     FILE,
@@ -32,12 +31,12 @@ from guarded_moments.oracle.cli.common import (
     progress_bar,
     said_of,
 )
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.oracle.pictures import require
 from guarded_moments.reference.checkpoint import load_checkpoint
-from guarded_moments.reference.checkpoint.writing import check_output, replacing
+from guarded_moments.reference.checkpoint.writing import replacing
 from guarded_moments.reference.codecs import CODECS
 
-_STANDARD_OUTPUT = Path("-")
 #: What share may be stored exactly at the tolerance that is pointed out.
 _FEW = 0.05
 
@@ -77,7 +76,7 @@ def _listed(numbers: Sequence[float]) -> str:
     show_default=True,
     help="Look at about so many, evenly spaced in every tensor.",
 )
-@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same as JSON; - is standard output.")
+@json_option
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw bits against tolerances: a .png, .svg or .pdf.")
 @force_option
 def command(
@@ -105,9 +104,7 @@ def command(
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     for tolerance in tolerances:
         check_claim(tolerance, grad_bounds)
-    for path in (json_file, plot):
-        if path not in {None, _STANDARD_OUTPUT}:
-            check_output(path, overwrite=force, inputs=(checkpoint,))
+    check_outputs((json_file, plot), (checkpoint,), overwrite=force)
     if plot is not None:
         require(plot)
     native = load_checkpoint(checkpoint)
@@ -118,7 +115,7 @@ def command(
         for choice in suggestion.choices(tolerances, grad_bounds, **more):
             found.append(choice)
             progress(len(found), len(tolerances) * len(grad_bounds))
-    if json_file != _STANDARD_OUTPUT:
+    if json_file != STANDARD_OUTPUT:
         _print(suggestion, found, tolerances, grad_bounds)
     if json_file is not None:
         points = [{**asdict(choice), "grad_bound": _in_json(choice.grad_bound)} for choice in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -38,10 +39,32 @@ class Summary:
         self._bytes += path.stat().st_size
         self._beside += bytes_beside(path)
 
+    @property
+    def _bit_rate(self) -> float | None:
+        return 8 * (self._bytes - self._beside) / self._coordinates if self._coordinates else None
+
+    def as_json(self, output: Path, native_bytes: int, seconds: float) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "claims": sorted(self._claims),
+            "remarks": list(self._lines),
+            "coordinates": self._coordinates,
+            "tensors": self._tensors,
+            "escapes": self._escapes,
+            "escape_reasons": dict(self._reasons),
+            "kept": dict(self._kept),
+            "bit_rate": self._bit_rate,
+            "output": str(output),
+            "bytes": self._bytes,
+            "bytes_beside": self._beside,
+            "native_bytes": native_bytes,
+            "seconds": seconds,
+        }
+
     def print(self, console: Console, output: Path, native_bytes: int, seconds: float) -> None:
         """The lines."""
         coordinates = self._coordinates
-        rate = f"{8 * (self._bytes - self._beside) / coordinates:.2f}" if coordinates else "-"
+        rate = "-" if self._bit_rate is None else f"{self._bit_rate:.2f}"
         console.print(f"claim     {'; '.join(sorted(self._claims)) or 'none'}")
         for line in self._lines:
             console.print(line)

@@ -12,15 +12,13 @@ from rich.table import Table
 
 from guarded_moments.oracle.benchmark import SWEEPS, Point, sweep
 from guarded_moments.oracle.benchmark.plot import draw_sweep
-from guarded_moments.oracle.cli.bench import write_json
 from guarded_moments.oracle.cli.common import FILE, NUMBER, check_claim, force_option, out, progress_bar
+from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.oracle.pictures import require
 from guarded_moments.reference.checkpoint import load_checkpoint
 from guarded_moments.reference.checkpoint.encoding import Granularity
-from guarded_moments.reference.checkpoint.writing import check_output, replacing
+from guarded_moments.reference.checkpoint.writing import replacing
 from guarded_moments.reference.codecs import CODECS
-
-_STANDARD_OUTPUT = Path("-")
 
 
 @click.command("sweep")
@@ -31,7 +29,7 @@ _STANDARD_OUTPUT = Path("-")
 @click.option("--codec", type=click.Choice(list(CODECS)), default="log8", show_default=True)
 @click.option("--grid", type=click.Choice(get_args(Granularity)), default="per-tensor", show_default=True)
 @click.option("--guard", type=click.Choice(["exact", "closed"]), default="exact", show_default=True)
-@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the same as JSON; - is standard output.")
+@json_option
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw the bits: a .png, .svg or .pdf.")
 @force_option
 def command(
@@ -57,9 +55,7 @@ def command(
       gmc sweep step optimizer.pt --json - --plot step.svg
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     check_claim(tolerance, grad_bound)
-    for path in (json_file, plot):
-        if path not in {None, _STANDARD_OUTPUT}:
-            check_output(path, overwrite=force, inputs=(checkpoint,))
+    check_outputs((json_file, plot), (checkpoint,), overwrite=force)
     if plot is not None:
         require(plot)
     native = load_checkpoint(checkpoint)
@@ -70,7 +66,7 @@ def command(
         for point in sweep(what, native, **arguments):
             points.append(point)
             progress(len(points), total)
-    if json_file != _STANDARD_OUTPUT:
+    if json_file != STANDARD_OUTPUT:
         out().print(_table(what, points))
     if json_file is not None:
         rows = [

@@ -17,7 +17,6 @@ SHA-256, and `torch.load(weights_only=True)` for the skeleton.
 from __future__ import annotations
 
 import os
-import pickle
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -204,9 +203,6 @@ def _state(content: Tensor, spool: Spool) -> GuardedState:
         return _assemble(version, description, arrays, spool)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, zlib.error, RuntimeError) as error:
         msg = f"is inconsistent although its digests are right ({type(error).__name__}: {error})"
-        raise FormatError(msg) from None
-    except pickle.UnpicklingError:
-        msg = "its skeleton holds objects that only unsafe loading could restore"
         raise FormatError(msg) from None
 
 

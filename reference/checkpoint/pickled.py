@@ -7,6 +7,7 @@ Trusted: zlib, and `torch.load(weights_only=True)`.
 from __future__ import annotations
 
 import io
+import pickle
 import tempfile
 import warnings
 import zlib
@@ -64,7 +65,7 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
     """What was packed.
 
     Raises:
-        FormatError: it has not the stated size; also zlib.error and what `torch.load` raises.
+        FormatError: it has not the stated size, or no safe load reads it; also zlib.error.
     """
     mapped = size > spool.memory
     with spool.file() if mapped else io.BytesIO() as pickled:
@@ -74,12 +75,20 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
             msg = f"its {name} has not the {size} bytes that are stated"
             raise FormatError(msg)
         pickled.seek(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickles that torch did not write, which it reads or refuses
-            if not mapped:
-                return torch.load(pickled, map_location="cpu", weights_only=True)
-            pickled.flush()
-            return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about pickles that torch did not write, which it reads or refuses
+                if not mapped:
+                    return torch.load(pickled, map_location="cpu", weights_only=True)
+                pickled.flush()
+                return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
+        except pickle.UnpicklingError:
+            msg = f"its {name} holds objects that only unsafe loading could restore"
+            raise FormatError(msg) from None
+        except Exception as error:  # noqa: BLE001 - of a crafted pickle the unpickler fails in any way it likes
+            cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            msg = f"its {name} is not what torch.save writes ({cause})"
+            raise FormatError(msg) from None
 
 
 def unzip(packed: Tensor, most: int, name: str) -> bytes:

@@ -1,11 +1,14 @@
 """The `.gmc` file: every flipped bit is found, and a write leaves the whole file or nothing."""
 
 import hashlib
+import io
 import json
 import math
 import os
 import re
 import stat
+import zipfile
+import zlib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -392,6 +395,25 @@ def test_a_skeleton_with_objects_is_refused_and_not_executed(tmp_path: Path) -> 
         from_bytes(to_bytes(state))
 
     assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize("part", ["skeleton", "beside"])
+def test_a_pickle_cut_anywhere_is_refused(part: str) -> None:
+    """With right digests: torch's unpickler then fails in ways of its own, by EOFError among others."""
+    content = to_bytes(compressed(load_checkpoint(DATA / "ddp_model_optimizer.pt")))
+    said, inside, arrays = opened(content)
+    archive = zipfile.ZipFile(io.BytesIO(zlib.decompress(raw(arrays[part]))))
+    members = {name: archive.read(name) for name in archive.namelist()}
+    (name,) = [name for name in members if name.endswith("/data.pkl")]
+    whole = members[name]
+    for length in range(0, len(whole), 1 + len(whole) // 60):
+        again = io.BytesIO()
+        with zipfile.ZipFile(again, "w") as cut:
+            for member, content in {**members, name: whole[:length]}.items():
+                cut.writestr(member, content)
+        packed = torch.frombuffer(bytearray(zlib.compress(again.getvalue())), dtype=torch.uint8)
+        sizes = {**said["pickled_bytes"], part: len(again.getvalue())}
+        refused(sealed({**said, "pickled_bytes": sizes}, inside, {**arrays, part: packed}))
 
 
 UNUSUAL: dict[str, dict[str, object]] = {

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from guarded_moments.reference.checkpoint.container import Pieces, require_digest
 from guarded_moments.reference.checkpoint.layouts import entry_at, group_of
-from guarded_moments.reference.checkpoint.optimizer_state import is_dense
+from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, is_dense
 from guarded_moments.reference.checkpoint.pickled import unzip
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, digest_of_stored
 from guarded_moments.reference.claim import GradientBound
@@ -206,7 +206,9 @@ def assembled(
     """One guarded tensor, once its parts have been seen to fit each other."""
     where, shape, stride = entry["where"], tuple(entry["shape"]), tuple(entry["stride"])
     place = tuple(entry["place"])
-    if not is_dense(shape, stride) or not isinstance(entry_at(skeleton, place, entry["key"]), dict):
+    kept: object = entry_at(skeleton, place, entry["key"])
+    room = isinstance(kept, dict) and all(kept.get(name, 0) is None for name in MOMENTS)
+    if not room or not is_dense(shape, stride):
         raise FormatError(f"{where}: its key, shape or memory layout does not fit the rest of the file")
     codec.require_numel(math.prod(shape))
     if len(escapes) != int(codec.escaped(*codes).sum()):

@@ -416,6 +416,14 @@ def test_a_pickle_cut_anywhere_is_refused(part: str) -> None:
         refused(sealed({**said, "pickled_bytes": sizes}, inside, {**arrays, part: packed}))
 
 
+@pytest.mark.parametrize("entry", [{"exp_avg": None}, {"exp_avg": None, "exp_avg_sq": torch.ones(3)}, {}])
+def test_a_skeleton_without_room_for_the_moments_is_refused(entry: dict[str, Any]) -> None:
+    state = compressed(state_of((torch.ones(3), torch.ones(3))))
+    state.skeleton["state"][0] = {"step": torch.tensor(9.0), **entry}
+
+    assert "does not fit the rest of the file" in refused(to_bytes(state))
+
+
 UNUSUAL: dict[str, dict[str, object]] = {
     "a path": {"note": Path("somewhere")},
     "a complex number": {"note": complex(1, 2)},

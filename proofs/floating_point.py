@@ -27,8 +27,8 @@ from guarded_moments.reference.floats import FloatFormat
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
 from guarded_moments.reference.guard.constants import TINY, GuardConstants, counted_constants
 
-#: Twice what the hardest question that is asked takes (z3's ``rlimit``).
-RESOURCE_LIMIT = 4_000_000_000
+#: More than twice what the hardest question that is asked takes (z3's ``rlimit``).
+RESOURCE_LIMIT = 2_000_000_000
 NAMES = ("m", "v", "m_hat", "v_hat", "g")
 _NEAREST = z3.RNE()
 

@@ -33,7 +33,7 @@ from guarded_moments.reference.op_models import OpModel
 
 #: What can be left out of the guard's bound, to see that it is needed.
 TERMS = BoundTerms._fields
-SLACK = ("slack_moment", "slack_gradient")
+SLACK = ("slack_moment", "slack_reciprocal", "slack_gradient", "slack_floor")
 
 
 @final
@@ -205,8 +205,7 @@ def every_pair(
     small = SmallFormat(setting.fmt)
     found = Exhausted()
     magnitudes = small.values(setting.largest)
-    signed = torch.cat([-magnitudes.flip(0)[:-1], magnitudes])
-    first = signed[signed.abs() <= setting.largest_first]
+    signed, first = (_signed(small.values(largest)) for largest in (setting.largest, setting.largest_first))
     bounds = _Bounds(setting, without)
 
     @cache
@@ -239,7 +238,7 @@ def coded_pairs(setting: Setting, tolerance: float, digits: int, *, without: str
     codec = SmallFormat(FloatFormat(digits, setting.fmt.largest_exponent))
     found = Exhausted()
     magnitudes = small.values(setting.largest)
-    signed = torch.cat([-magnitudes.flip(0)[:-1], magnitudes])
+    signed = _signed(magnitudes)
     recovered = codec.round(signed).clamp(-setting.largest, setting.largest)
     bounds = _Bounds(setting, without)
     for v in magnitudes[::stride]:
@@ -249,6 +248,11 @@ def coded_pairs(setting: Setting, tolerance: float, digits: int, *, without: str
         deviation = (decoded - native).abs().amax(dim=1)
         found.add(bounds(signed, v, recovered, v_hat), deviation, len(signed), tolerance)
     return found
+
+
+def _signed(magnitudes: Tensor) -> Tensor:
+    """The values of both signs, ascending, zero once."""
+    return torch.cat([-magnitudes.flip(0)[:-1], magnitudes])
 
 
 class _Bounds:

@@ -66,8 +66,8 @@ EXHAUSTED = """
 The whole claim in small formats, from the same sources with the unit roundoff as a parameter: every gradient, every
 native and every recovered state of a format of four digits (4.7e9 cases), and of enough second moments of one of five
 digits for 1e9 more, by the tests with `--oracle`; 6e7 of them and some for every op model in every run of the tests.
-Left out, each term of the guard and each proportional part of its slack lets some pair through. That is not shown of
-the two parts that stand for underflow.
+Left out, each term of the guard and each part of its slack lets some pair through, those that stand for underflow
+included.
 """
 
 ASKED = """

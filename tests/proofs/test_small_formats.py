@@ -95,14 +95,18 @@ def test_states_as_a_codec_decodes_them(tolerance: float) -> None:
 
 
 LAST = -1
-#: Where a term is needed: digits, numbers of the kernel, and pairs of second moments by their places.
-NEEDED: dict[str, tuple[int, dict[str, Any], list[tuple[int, int]]]] = {
-    "first_moment": (5, {**STEADY, "eps": 1.0}, [(LAST, LAST)]),
-    "second_moment": (6, {**STEADY, "eps": 0.5}, [(0, LAST)]),
-    "gradient": (10, {"largest_first": 0.0}, [(0, LAST)]),
-    "rounding": (5, {**STEADY, "eps": 1.0}, [(LAST, LAST)]),
-    "slack_moment": (6, {"beta1": 0.99, "beta2": 0.5, "eps": 0.5}, [(0, 0)]),
-    "slack_gradient": (5, {"largest_first": 0.0}, [(place, place + 1) for place in range(20, 100)]),
+#: Where underflow moves updates most: the step size is near the smallest number, and nothing divides evenly.
+UNDERFLOW: dict[str, Any] = {**STEADY, "eps": 1.333, "step": 2.0**-9, "largest": 0.0, "largest_first": 0.5}
+#: Where a term is needed: format, numbers of the kernel, and pairs of second moments by their places.
+NEEDED: dict[str, tuple[FloatFormat, dict[str, Any], list[tuple[int, int]]]] = {
+    "first_moment": (FIVE, {**STEADY, "eps": 1.0}, [(LAST, LAST)]),
+    "second_moment": (SIX, {**STEADY, "eps": 0.5}, [(0, LAST)]),
+    "gradient": (FloatFormat(10, 7), {"largest_first": 0.0}, [(0, LAST)]),
+    "rounding": (FIVE, {**STEADY, "eps": 1.0}, [(LAST, LAST)]),
+    "slack_moment": (SIX, {"beta1": 0.99, "beta2": 0.5, "eps": 0.5}, [(0, 0)]),
+    "slack_gradient": (FIVE, {"largest_first": 0.0}, [(place, place + 1) for place in range(20, 100)]),
+    "slack_reciprocal": (FloatFormat(10, 3), UNDERFLOW, [(0, 0)]),
+    "slack_floor": (FloatFormat(10, 3), UNDERFLOW, [(0, 0)]),
 }
 
 
@@ -110,8 +114,8 @@ NEEDED: dict[str, tuple[int, dict[str, Any], list[tuple[int, int]]]] = {
 @pytest.mark.parametrize("term", [*TERMS, *SLACK])
 def test_every_term_of_the_guard_is_needed(term: str) -> None:
     """Left out, some pair deviates by more than the rest of the bound."""
-    digits, numbers, places = NEEDED[term]
-    setting = replace(of(FloatFormat(digits, 7)), **numbers)
+    fmt, numbers, places = NEEDED[term]
+    setting = replace(of(fmt), **numbers)
     count = len(SmallFormat(setting.fmt).values(setting.largest))
     second = [(i % count, j % count) for i, j in places]
     whole, rest = (every_pair(setting, TOLERANCE, second=second, without=without) for without in ("", term))

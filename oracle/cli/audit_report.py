@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from guarded_moments.oracle.audit import Audit
 from guarded_moments.oracle.cli.audited_files import described, files_of
-from guarded_moments.oracle.cli.common import said_of, watched
+from guarded_moments.oracle.cli.common import said_of, working
 from guarded_moments.oracle.platform import Certificate, platform_certificate
 from guarded_moments.oracle.report import Evidence, Run, difference, page, report_schema, require_report
 from guarded_moments.proofs import ProofFileError, all_lemmas, check_certificates
@@ -94,7 +93,7 @@ def write_reports(
 def evidence() -> Evidence:
     """Replay the proofs, a few seconds' work, and put what they say beside what is not proved."""
     content = proof_text()
-    with Console(stderr=True, quiet=not watched()).status("replaying the proofs"):
+    with working("replaying the proofs"):
         checked = _checked(content)
     lemmas = {f"{LEMMA}{lemma.name}": lemma for lemma in all_lemmas()}
     return Evidence(

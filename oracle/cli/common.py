@@ -129,6 +129,13 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
         yield update
 
 
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show on standard error, if that is a terminal, that something is being done whose end cannot be foreseen."""
+    with Console(stderr=True, quiet=not watched()).status(text):
+        yield
+
+
 def is_folder(path: Path) -> bool:
     """Whether it is a folder; what cannot be looked at is none, and the readers say why."""
     try:

@@ -24,6 +24,7 @@ from guarded_moments.oracle.cli.common import (
     progress_bar,
     said_of,
     tolerance_option,
+    working,
 )
 from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.oracle.cli.summary import Summary
@@ -169,7 +170,8 @@ def _compress_file(
         bound.require_undecayed((parameter.where, parameter.hyperparameters) for parameter in parameters_of(native))
         spool = Spool(output.parent)
         state = compress(native, **choices, progress=progress, spool=spool)
-    write(state, output, overwrite=force, spool=spool)
+    with working(f"writing {output} and reading it back"):
+        write(state, output, overwrite=force, spool=spool)
     yield _Done(state, output, checkpoint.stat().st_size)
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from guarded_moments.oracle.cli.common import FILE, force_option, implementation_option, is_folder, out, progress_bar
+from guarded_moments.oracle.cli.common import (
+    FILE,
+    force_option,
+    implementation_option,
+    is_folder,
+    out,
+    progress_bar,
+    working,
+)
 from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
 from guarded_moments.reference.checkpoint import read, recover
 from guarded_moments.reference.checkpoint.distributed import recover_folder
@@ -43,8 +51,12 @@ def command(
     else:
         check_output(output, overwrite=force, inputs=(compressed,))
         spool = Spool(output.parent)
-        state = read(compressed, spool)
-        save_checkpoint(recover(state, spool, kernels), output, overwrite=force)
+        with working(f"reading {compressed} and checking it"):
+            state = read(compressed, spool)
+        with progress_bar("recovering") as progress:
+            recovered = recover(state, spool, kernels, progress)
+        with working(f"writing {output} and reading it back"):
+            save_checkpoint(recovered, output, overwrite=force)
         found = {"coordinates": state.coordinates, "tensors": len(state.tensors) + len(state.kept), "files": 1}
         what = f"{found['tensors']} tensors"
     console = out(quiet=json_file == STANDARD_OUTPUT)

@@ -10,7 +10,7 @@ import click
 
 from guarded_moments.oracle.audit import require_own
 from guarded_moments.oracle.cli.audited_files import described, files_of, pairs
-from guarded_moments.oracle.cli.common import FILE, out, said_of
+from guarded_moments.oracle.cli.common import FILE, out, said_of, working
 from guarded_moments.oracle.report.attestation import Attested, Claims, attested, mismatches, unsupported
 from guarded_moments.reference.errors import CheckpointError
 
@@ -40,7 +40,8 @@ def command(compressed: Path, native: Path, attestation: Path) -> int:
     found, foreign = Claims(), []
     for path, state, checkpoint in pairs(compressed, native):
         try:
-            require_own(state, checkpoint)
+            with working(f"comparing {path}"):
+                require_own(state, checkpoint)
         except CheckpointError as error:
             foreign.append(f"{path.name}: {error}")
         found.add(state)

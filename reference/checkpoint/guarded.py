@@ -191,13 +191,16 @@ def by_kernels(kernels: Kernels, coordinates: int, worth: int) -> bool:
     return kernels == "compiled" or (kernels == "auto" and coordinates >= worth)
 
 
-def recover(state: GuardedState, spool: Spool | None = None, kernels: Kernels = "auto") -> StateDict:
+def recover(
+    state: GuardedState, spool: Spool | None = None, kernels: Kernels = "auto", progress: Progress | None = None
+) -> StateDict:
     """The checkpoint again, as its optimizers take it: decoded moments, everything else bit for bit.
 
     Args:
         state: a compressed checkpoint.
         spool: gives the memory for moments; what was not guarded is then shared with the state.
         kernels: what computes the moments, as in `compress`.
+        progress: called with coordinates done and in all.
 
     Raises:
         UnsupportedError: a file of several versions ahead slipped through (an entry that is already filled).
@@ -205,6 +208,7 @@ def recover(state: GuardedState, spool: Spool | None = None, kernels: Kernels = 
     recovered = copy.deepcopy(state.skeleton) if spool is None else with_own_states(state.skeleton)
     spool = spool or Spool()
     compiled = by_kernels(kernels, state.coordinates, WORTH_COMPILING_DECODE)
+    total, done = sum(tensor.numel for tensor in state.tensors), 0
     for tensor in state.tensors:
         entry = entry_at(recovered, tensor.place, tensor.key)
         kernel = kernel_of(tensor.codec) if compiled else None
@@ -220,4 +224,7 @@ def recover(state: GuardedState, spool: Spool | None = None, kernels: Kernels = 
                 msg = f"{tensor.where}: {name} is stored twice"
                 raise UnsupportedError(msg)
             entry[name] = flat.as_strided(tensor.shape, tensor.stride)
+        done += tensor.numel
+        if progress is not None:
+            progress(done, total)
     return recovered

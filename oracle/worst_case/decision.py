@@ -138,13 +138,16 @@ def covers(states: States) -> Tensor:
 def _decide_outside(
     constants: GuardConstants[float], trajectories: Trajectories, states: States, outside: Tensor, decisions: Decisions
 ) -> None:
-    limit = largest_gradient(constants)
-    probed = [sign * limit * share for share in (0.0, 2.0**-20, 2.0**-8, 0.5, 1.0) for sign in (1.0, -1.0)]
     same = (states.m == states.m_hat) & (states.v == states.v_hat)
     decisions.verdict[outside[~same[outside]]] = Verdict.UNDECIDED
-    for gradient in probed if len(outside) else ():
+    for gradient in probes(largest_gradient(constants)) if len(outside) else ():
         g = torch.full((len(states.m),), gradient)
         _try(constants, trajectories, states, decisions, outside, ~same[outside], g[outside])
+
+
+def probes(limit: float) -> list[float]:
+    """The few gradients of the claim that show what they can of a coordinate outside the guard's domain."""
+    return [sign * limit * share for share in (0.0, 2.0**-20, 2.0**-8, 0.5, 1.0) for sign in (1.0, -1.0)]
 
 
 def survivors(constants: GuardConstants[float], states: States, cutoff: Callable[[States], Tensor]) -> Tensor:

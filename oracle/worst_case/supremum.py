@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.exhaustive import CompiledTrajectories, Coordinate, Extreme
-from guarded_moments.oracle.worst_case.decision import Certainty, Decisions, Verdict, covers
+from guarded_moments.oracle.worst_case.decision import Certainty, Decisions, Verdict, covers, probes
 from guarded_moments.oracle.worst_case.enclosure import Sliver, enclose, slivers_above
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import InvalidClaimError
@@ -175,7 +175,8 @@ def _search(
     coordinate = Coordinate(*(float(moment[index]) for moment in states))
     limit = bits_of(result.gradient_bound)
     if rank is None:
-        best, enumerated = _probe_outside(trajectories, coordinate, limit), 0
+        asked = [trajectories.worst(coordinate, bits_of(gradient), 1) for gradient in probes(result.gradient_bound)]
+        best, enumerated = max(asked, key=lambda probe: probe.deviation), 0
         # Nothing is larger than an infinite deviation.
         if best.deviation == float("inf"):
             result.certainty[index] = Certainty.EXACT
@@ -204,10 +205,3 @@ def _around(bits: int, limit: int) -> Sliver:
     magnitude = bits & ~_SIGN
     first = max(0, min(magnitude, limit) - _PROBES // 2)
     return Sliver((bits & _SIGN) | first, min(_PROBES, limit - first + 1))
-
-
-def _probe_outside(trajectories: CompiledTrajectories, coordinate: Coordinate, limit: int) -> Extreme:
-    """The worst of a few gradients: zero, the bound, and some between, of both signs."""
-    magnitudes = {0, limit, *(limit * share // 8 for share in range(1, 8))}
-    probes = [trajectories.worst(coordinate, sign | bits, 1) for sign in (0, _SIGN) for bits in sorted(magnitudes)]
-    return max(probes, key=lambda probe: probe.deviation)

@@ -15,6 +15,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from guarded_moments.reference.errors import CheckpointError
+
 #: The path of keys and indices from a checkpoint to something in it.
 Place = tuple[str | int, ...]
 
@@ -105,6 +107,13 @@ def entry_at(checkpoint: Any, place: Place, key: int | str) -> dict[str, Any]:  
 
 
 def group_of(checkpoint: Any, place: Place, key: int | str) -> Mapping[str, Any]:  # noqa: ANN401 - as above
-    """The param_group that governs one parameter of the optimizer at a place."""
+    """The param_group that governs one parameter of the optimizer at a place.
+
+    Raises:
+        CheckpointError: none does.
+    """
     groups: list[dict[str, Any]] = at(checkpoint, place)["param_groups"]
-    return next(group for group in groups if key in group["params"])
+    for group in groups:
+        if key in group["params"]:
+            return group
+    raise CheckpointError(f"{in_words((*place, 'state', key))} belongs to no param_group")

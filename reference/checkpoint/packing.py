@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint.container import Pieces, require_digest
-from guarded_moments.reference.checkpoint.layouts import entry_at, group_of
+from guarded_moments.reference.checkpoint.layouts import Place, at, entry_at
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, is_dense
 from guarded_moments.reference.checkpoint.pickled import unzip
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, digest_of_stored
@@ -67,7 +67,8 @@ def compress_description(text: bytes) -> bytes:
 
 def description(state: GuardedState) -> bytes:
     """What a file says of its tensors."""
-    groups = [asdict(state.hyperparameters_of(tensor)) for tensor in state.tensors]
+    hyperparameters = _ByGroup(state.skeleton)
+    groups = [hyperparameters.of(tensor) for tensor in state.tensors]
     different: list[dict[str, Any]] = []
     for group in groups:
         if group not in different:
@@ -80,6 +81,24 @@ def description(state: GuardedState) -> bytes:
         "kept": [[t.key, t.where, t.numel, t.because] for t in state.kept],
     }
     return json.dumps(content, separators=(",", ":")).encode()
+
+
+class _ByGroup:
+    """The hyperparameters of a checkpoint's tensors, each param_group's read once, as plain data."""
+
+    def __init__(self, skeleton: Mapping[str, Any]) -> None:
+        self._skeleton = skeleton
+        self._groups: dict[Place, dict[int | str, Mapping[str, Any]]] = {}
+        self._found: dict[int, dict[str, Any]] = {}
+
+    def of(self, tensor: GuardedTensor) -> dict[str, Any]:
+        if tensor.place not in self._groups:
+            groups = at(self._skeleton, tensor.place)["param_groups"]
+            self._groups[tensor.place] = {key: group for group in groups for key in group["params"]}
+        group = self._groups[tensor.place][tensor.key]
+        if id(group) not in self._found:
+            self._found[id(group)] = asdict(Hyperparameters.from_param_group(group, tensor.where))
+        return self._found[id(group)]
 
 
 def _describe(tensor: GuardedTensor, hyperparameters: int) -> dict[str, Any]:
@@ -162,7 +181,7 @@ def unpacked(
         raise FormatError("its escapes are not pairs of float32")
     m_codes, v_codes, parameters = (_Reader(tensors[name], name.replace("_", " ")) for name in names)
     pairs = _Reader(escapes.flatten().view(torch.uint8), "escapes")
-    guarded = []
+    guarded, hyperparameters = [], _ByGroup(skeleton)
     for entry in content["tensors"]:
         kind = codec_named(entry)
         arrays = {name: parameters.take(_TYPES[dtype], int(count)) for name, (dtype, count) in entry["arrays"].items()}
@@ -173,19 +192,15 @@ def unpacked(
             digest = digest_of_stored(*codes, own, *arrays.values())
             require_digest(digest, entry["sha256"], f"is damaged: what is stored of {entry['where']} has")
         tensor = assembled(entry, kind.from_parameters(entry["parameters"], arrays), codes, own, skeleton)
+        own_hyperparameters = hyperparameters.of(tensor)
         if digested:
-            _require_hyperparameters(content["hyperparameters"][entry["hyperparameters"]], tensor, skeleton)
+            stated = content["hyperparameters"][entry["hyperparameters"]]
+            if {**stated, **own_hyperparameters} != stated:  # a newer program may state more of them
+                raise FormatError(f"{tensor.where}: its hyperparameters are not those of the checkpoint in the file")
         guarded.append(tensor)
     for reader in (m_codes, v_codes, parameters, pairs):
         reader.close()
     return tuple(guarded), tuple(KeptTensor(*entry) for entry in content["kept"])
-
-
-def _require_hyperparameters(stated: Mapping[str, Any], tensor: GuardedTensor, skeleton: Mapping[str, Any]) -> None:
-    """Those that the claim is about are the checkpoint's own; a newer program may state more of them."""
-    own = Hyperparameters.from_param_group(group_of(skeleton, tensor.place, tensor.key), tensor.where)
-    if {**stated, **asdict(own)} != stated:
-        raise FormatError(f"{tensor.where}: its hyperparameters are not those of the checkpoint in the file")
 
 
 def codec_named(entry: Mapping[str, Any]) -> type[Codec]:

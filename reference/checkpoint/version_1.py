@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from guarded_moments.reference.checkpoint.layouts import group_of
 from guarded_moments.reference.checkpoint.packing import assembled
 from guarded_moments.reference.checkpoint.state import GuardedTensor, KeptTensor
 from guarded_moments.reference.codecs import Log8, LogGrid
@@ -46,4 +47,5 @@ def _tensor(
         and escapes.shape[1:] == (2,)
     ):
         raise FormatError(f"{entry['where']}: its codes and escapes do not fit its shape {tuple(entry['shape'])}")
+    group_of(skeleton, (), entry["key"])  # there must be one
     return assembled({**entry, "place": ()}, codec, (m_codes, v_codes), escapes, skeleton)

@@ -397,6 +397,18 @@ def test_a_skeleton_with_objects_is_refused_and_not_executed(tmp_path: Path) -> 
     assert not (tmp_path / "touched").exists()
 
 
+def test_a_parameter_of_no_group_is_refused() -> None:
+    said, inside, arrays = opened(to_bytes(compressed(state_of((torch.ones(3), torch.ones(3))))))
+    ((place, state_dict),) = torch.load(io.BytesIO(zlib.decompress(raw(arrays["skeleton"]))), weights_only=True)
+    state_dict["param_groups"][0]["params"] = [7]
+    again = io.BytesIO()
+    torch.save([[place, state_dict]], again)
+    packed = torch.frombuffer(bytearray(zlib.compress(again.getvalue())), dtype=torch.uint8)
+    sizes = {"skeleton": len(again.getvalue())}
+
+    refused(sealed({**said, "pickled_bytes": sizes}, inside, {**arrays, "skeleton": packed}))
+
+
 @pytest.mark.parametrize("part", ["skeleton", "beside"])
 def test_a_pickle_cut_anywhere_is_refused(part: str) -> None:
     """With right digests: torch's unpickler then fails in ways of its own, by EOFError among others."""

@@ -79,6 +79,7 @@ check: lint types imports test ## all checks
 bench: audit ## time the op models, the searches and the codecs, beside peers and a plain copy
 	$(BIN)/python benchmarks/step_models.py
 	$(BIN)/python benchmarks/first_step.py
+	$(BIN)/python benchmarks/implementations.py
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/triton_kernels.py
 	$(BIN)/gmc bench $(JOB)/optimizer.pt --json $(JOB)/bench.json --output $(JOB)/bench.md --force

@@ -48,7 +48,7 @@ class TorchBinary64:
 
     def sqrt(self, a: Tensor) -> Tensor:
         """The square root."""
-        if a.device.type != "cpu":
+        if a.device.type != "cpu" or torch.compiler.is_compiling():  # inductor emits the processor's instruction
             return a.sqrt()
         root = torch.empty_like(a)
         with np.errstate(invalid="ignore"):

@@ -49,7 +49,7 @@ class BFloat16:
 
     def escaped(self, m_codes: Tensor, v_codes: Tensor) -> Tensor:  # noqa: ARG002 - the first code says it
         """See `Codec`."""
-        return m_codes == ESCAPE
+        return m_codes.view(torch.int16) == ESCAPE - (1 << _DROPPED_BITS)  # signed: not all of torch knows uint16
 
     def escape(self, codes: Codes, where: Tensor) -> Codes:
         """See `Codec`."""

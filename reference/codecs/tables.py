@@ -14,7 +14,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import mpmath
 import numpy as np
 import torch
 from torch import Tensor
@@ -61,6 +60,8 @@ def _octave() -> _Octave:
 
 def _powers(bits: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     """`2**(k * 2**-bits)` for `k` in `range(count)`, rounded down to a multiple of `2**-_FACTOR_BITS`, as integers."""
+    import mpmath  # noqa: PLC0415 - a third of what importing the package took
+
     with mpmath.workprec(_FACTOR_BITS + 20):
         return np.array(
             [

@@ -152,9 +152,16 @@ def closed_form_guard(constants: GuardConstants[float], m: Tensor, v: Tensor, m_
         m_hat: recovered first moments, float32, shape (n,).
         v_hat: recovered second moments, float32, shape (n,).
     """
+    return lifted_guard(lifted(constants), bound_inflation(), m, v, m_hat, v_hat)
+
+
+def lifted_guard(
+    constants: GuardConstants[Tensor], inflation: float | Tensor, m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor
+) -> Tensor:
+    """The same with constants as `lifted` gives them, and `bound_inflation()`: for callers that compile it."""
     deviation_bound = make_deviation_bound(TorchBinary64(m.device))
-    bound = deviation_bound(lifted(constants), m.double(), v.double(), m_hat.double(), v_hat.double())
-    within = bound * bound_inflation() <= constants.threshold
+    bound = deviation_bound(constants, m.double(), v.double(), m_hat.double(), v_hat.double())
+    within = bound * inflation <= constants.threshold
     same = (m == m_hat) & (v == v_hat)
     return (within | same) & in_domain(m, v) & in_domain(m_hat, v_hat)
 

@@ -125,8 +125,8 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _alike(column: Tensor) -> Tensor:
-    """The same values, contiguous and a view of a tensor: torch compiles anew for what is no view."""
-    return column.contiguous()[:]
+    """The same values, contiguous and no view in torch's books: for each kind of view it would compile anew."""
+    return column.contiguous().detach()
 
 
 class InductorKernel:

@@ -82,6 +82,7 @@ def require_step(
         require_same(ours, theirs, f"{implementation.name}, {len(p)}, {threads} threads: {name}")
 
 
+@pytest.mark.timeout(1800)  # for `--oracle`
 @pytest.mark.parametrize("name", CODECS)
 def test_it_is_recovery_then_the_step(name: str, rng: np.random.Generator, budget: int, compared: Counter[str]) -> None:
     """With --oracle a hundred million values in all."""

@@ -39,6 +39,17 @@ PRECONDITIONS = MappingProxyType(
     }
 )
 
+#: The same of what is evaluated of a cell.
+EVALUATED = MappingProxyType(
+    {
+        "mu <= 2**-53": "the unit roundoff of binary64, for which `RoundingCount` counts",
+        "K <= f, t*t*f <= K": "`guard_constants` rounds every constant up once; `square_root_up` is nearer than that",
+        "1 <= inflation*t**k": "`bound_inflation` and `deviation_inflation`, rounded up",
+        "upper <= allowance": "what a search compares before it drops a cell",
+        "|N(g)| <= upper": "for the slack on a cell: `upper` is a bound of the cell, as evaluated",
+    }
+)
+
 #: One item a paragraph.
 ASSUMED = """
 What IEEE 754 says of a result that is rounded to nearest: it is no further from the exact one than its neighbours in
@@ -179,6 +190,8 @@ def _hypotheses() -> str:
     lines += ["", "and for a cell, besides that about TINY at both ends and at the gradient:", ""]
     lines += ["| precondition | why it holds where a cell is bounded |", "|---|---|"]
     lines += [f"| `{text}` | {reason} |" for text, reason in cells.PRECONDITIONS.items()]
+    lines += ["", "and for what is evaluated of a cell:", "", "| precondition | why it holds |", "|---|---|"]
+    lines += [f"| `{text}` | {reason} |" for text, reason in EVALUATED.items()]
     return "\n".join([*lines, ""])
 
 

@@ -15,7 +15,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory bench faults fuzz trainers large format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory parts bench figures docs faults fuzz trainers large format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -59,6 +59,22 @@ fuzz: setup ## fuzz the reader for ten minutes, guided by coverage
 
 trainers: $(TRAINERS)/installed ## run the examples in Lightning and Hugging Face's Trainer, in an environment of their own
 	$(TRAINERS)/bin/pytest tests/examples/test_resuming.py
+
+parts: audit ## measure audits by several processes, and project a large checkpoint from them
+	$(BIN)/python benchmarks/parts.py --checkpoint $(JOB)/optimizer.pt --output docs/audit-in-parts.md
+
+figures: trajectory parts ## make all measured pages of docs/ again; fails where one that no clock decides has changed
+	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --constraint constraints-crosscheck.txt --constraint constraints.txt --no-build-isolation --editable '.[dev,crosscheck]'
+	$(BIN)/gmc bench $(JOB)/optimizer.pt --rounds 3 --output docs/benchmark.md --force
+	$(BIN)/gmc crosscheck --output docs/other-implementations.md --force
+	$(BIN)/gmc peers > docs/peers.md
+	git diff --exit-code -- docs/other-implementations.md docs/peers.md
+
+docs: setup ## build the documentation as a site, in build/site
+	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --constraint constraints-docs.txt --constraint constraints.txt 'mkdocs-material>=9.6'
+	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
+	@echo
+	@echo 'the site: build/site/index.html'
 
 format: setup ## format the code and mend what the linter can
 	$(BIN)/ruff format

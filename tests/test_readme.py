@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 import torch
+from tests.docs.documents import blocks_of, masked, shown_in
 from tests.oracle.cli.checkpoints import trained
 from tests.oracle.cli.running import gmc, run_well
 
@@ -35,7 +36,7 @@ PLACEHOLDERS = {
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [block.text for block in blocks_of(README) if block.language == language]
 
 
 def table_of_commands() -> dict[str, str]:
@@ -46,21 +47,7 @@ def table_of_commands() -> dict[str, str]:
 
 def consoles() -> list[tuple[str, list[str]]]:
     """The commands of the console blocks, each with the output that is shown for it."""
-    found: list[tuple[str, list[str]]] = []
-    for line in "\n".join(blocks("console")).splitlines():
-        if line.startswith("$ "):
-            found.append((line.removeprefix("$ ").partition("#")[0].strip(), []))
-        elif line:
-            found[-1][1].append(line)
-    return found
-
-
-def masked(line: str) -> str:
-    """A line of output without what differs from one checkpoint or machine to another."""
-    line = re.sub(r"torch-[\w./-]+", "OP-MODEL", line)
-    line = re.sub(r"state\[\d+\] \([\w.]+\)\[[\d, ]+\]", "PLACE", line)
-    line = re.sub(r"-?0x[0-9a-f.]+p[+-]\d+ \[[0-9a-f]{8}\]", "VALUE", line)
-    return re.sub(r"\d[\d,]*(\.\d+)?(e-?\d+)?", "N", line)
+    return [(shown.command, shown.output) for block in blocks("console") for shown in shown_in(block)]
 
 
 @pytest.fixture

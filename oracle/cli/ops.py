@@ -6,6 +6,7 @@ Everything shown is read from the models or computed by running them; nothing is
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,24 +29,46 @@ from guarded_moments.reference.op_models import Interpolation, OpModel, SquareRo
 DEFAULTS = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=False)
 #: The first update of a run, whose step size and bias corrections are the most extreme, and one late in it.
 _STEPS = (1, 100_000)
+_COLUMNS = ("quantity", "operations", "roundings")
 _FROM_START, _FROM_END = StepOptions(), StepOptions(interpolate_from_end=True)
+
+_ABOUT = """
+An op model is one sequence of rounded binary32 operations, and a claim is about one of them. An *implementation* names
+the op models of a platform's path: most have one, some run a second on a few elements of each tensor. A file names the
+implementation that it was written for; another build, device or `fused` setting rounds differently.
+
+*Measured*: compared bit for bit with the real kernels by the tests, where they run on such a machine. *Emulated from
+machine code* and *read from source*: run on no hardware here. `gmc identify` finds the op model that a kernel follows,
+`gmc crosscheck` compares [other implementations](other-implementations.md).
+
+Roundings are counted from the state with its gradient to the quantity, all included.
+"""
 
 
 @click.command("ops")
 @click.argument("name", required=False)
 @click.option("--json", "as_data", is_flag=True, help="Print the same as JSON.")
-def command(name: str | None, as_data: bool) -> None:  # noqa: FBT001 - a flag on the command line
+@click.option("--markdown", is_flag=True, help="Print the page of the documentation: all of them in full.")
+def command(
+    name: str | None,
+    as_data: bool,  # noqa: FBT001 - a flag on the command line
+    markdown: bool,  # noqa: FBT001 - as above
+) -> None:
     """List the op models of every implementation, or show the one called NAME in full.
 
     An op model is one sequence of rounded binary32 operations; the guarantee is about it and no other.  "measured" was
     compared bit for bit with the real kernels by the tests, on the machine they ran on; "emulated from machine code"
     and "read from source" have run on no hardware here.
     """
+    if markdown and (name is not None or as_data):
+        raise click.UsageError("--markdown is a page about all op models: it takes no NAME and excludes --json")
     chosen = list(IMPLEMENTATIONS.values()) if name is None else [implementation_named(name)]
     certificate = platform_certificate()
     data = [describe(implementation) for implementation in chosen]
     console = out()
-    if as_data:
+    if markdown:
+        click.echo(page(chosen, data), nl=False)
+    elif as_data:
         kept = None if certificate is None else certificate.as_json()
         console.print(json.dumps({"implementations": data, "platform": kept}, indent=1))
     elif name is None:
@@ -159,11 +182,18 @@ def _show(console: Console, implementation: Implementation, entry: dict[str, Any
 
 
 def _sequence(model: dict[str, Any]) -> Table:
-    table = Table("quantity", "operations", box=None)
-    table.add_column("roundings", justify="right")
+    table = Table(*_COLUMNS[:-1], box=None)
+    table.add_column(_COLUMNS[-1], justify="right")
+    for row in _operations(model):
+        table.add_row(*row)
+    return table
+
+
+def _operations(model: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Quantity, operations and number of roundings of each step."""
     counts, from_end = model["roundings"], model["roundings_from_end"]
     rounded = "" if model["update_is_rounded_by_itself"] else "; the update is never rounded by itself"
-    for row in (
+    yield from (
         ("gradient, L2 decay", model["l2_decay"], ""),
         ("parameter, AdamW", model["decoupled_decay"], ""),
         ("m'", model["first_moment"], str(counts["first_moment"])),
@@ -173,9 +203,27 @@ def _sequence(model: dict[str, Any]) -> Table:
         ("sqrt", model["square_root"], ""),
         ("den", f"{model['correction']} + eps", str(counts["denominator"])),
         ("parameter", f"{model['update']}{rounded}", f"{counts['update']} before the parameter's"),
-    ):
-        table.add_row(*row)
-    return table
+    )
+
+
+def page(implementations: Sequence[Implementation], data: Sequence[dict[str, Any]]) -> str:
+    """The page of the documentation, in Markdown; the same on every machine."""
+    lines = ["# Op models", "", "Made by `gmc ops --markdown`; do not edit.", "", *_ABOUT.strip().splitlines()]
+    for implementation, entry in zip(implementations, data, strict=True):
+        lines += ["", f"## {implementation.name}", "", f"*{entry['evidence']}*: {entry['remark']}.", ""]
+        lines += [f"- constants: {entry['constants']}"]
+        for step in _STEPS:
+            limit = entry["gradient_limit"][str(step)]
+            shown = "unbounded: eps is too small" if limit is None else f"for gradients up to {limit:.6g}"
+            lines.append(f"- no overflow {shown} at update {step:,}, with torch's defaults")
+        if implementation.placement is not Placement.NOWHERE:
+            lines.append(f"- the second model applies to these elements: {implementation.placement.value}")
+        for model in entry["models"]:
+            lines += ["", f"`{model['name']}`", "", f"| {' | '.join(_COLUMNS)} |", "|---|---|---:|"]
+            lines += [
+                f"| {quantity} | `{operations}` | {count} |" for quantity, operations, count in _operations(model)
+            ]
+    return "\n".join(lines) + "\n"
 
 
 def _show_certificate(console: Console, certificate: Certificate | None) -> None:

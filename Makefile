@@ -66,6 +66,7 @@ parts: audit ## measure audits by several processes, and project a large checkpo
 figures: trajectory parts ## make all measured pages of docs/ again; fails where one that no clock decides has changed
 	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --constraint constraints-crosscheck.txt --constraint constraints.txt --no-build-isolation --editable '.[dev,crosscheck]'
 	$(BIN)/gmc bench $(JOB)/optimizer.pt --rounds 3 --output docs/benchmark.md --force
+	$(BIN)/python benchmarks/large_state.py --coordinates 100000000 --output docs/large-state.md
 	$(BIN)/gmc crosscheck --output docs/other-implementations.md --force
 	$(BIN)/gmc peers > docs/peers.md
 	git diff --exit-code -- docs/other-implementations.md docs/peers.md

@@ -38,19 +38,20 @@ Generated, never edited.  This regenerates it, on a state that `make audit` trai
 
     {command}
 
-{platform}, {cores} cores, one thread a worker; {coordinates:,} coordinates (the state of the main job, tiled), parts of
-{part:,}.  Starting the workers is left out; a worker that has only imported what it needs holds {resting:.0f} MiB.
+{platform}, cores to run on: {cores}, which did other work too; one thread a worker.
+{coordinates:,} coordinates (the state of the main job, tiled), parts of {part:,}.  The start of the workers and their
+compiling are left out; a worker that has only imported what it needs holds {resting:.0f} MiB.
 
-| workers | seconds | million coordinates a second | the same, each worker | largest worker, MiB |
-|---:|---:|---:|---:|---:|
+| workers | seconds | of processors | million coordinates a second | a processor second | largest worker, MiB |
+|---:|---:|---:|---:|---:|---:|
 {rows}
 
 On their way to a worker: {shipped:.1f} bytes a coordinate.
 
 ## Seven billion parameters, projected
 
-From the least throughput of a worker above, {each:.2f} million coordinates a second, and on the assumption that parts
-are as hard as here and that the reading process keeps up:
+From the least throughput above, {each:.2f} million coordinates a processor second, and on the assumption that parts are
+as hard as here and that the reading process keeps up:
 
 - {hours:.1f} core hours; {minutes:.1f} minutes with {workers} workers;
 - {sent:.0f} GB on their way to workers; {read:.0f} GB of native moments read once, one file of a folder at a time;
@@ -63,6 +64,7 @@ class Run(NamedTuple):
 
     workers: int
     seconds: float
+    processor: float  #: seconds of all workers together
     peak: int  #: bytes of the largest worker
 
 
@@ -83,39 +85,50 @@ def _columns(parameters: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def measured(state: GuardedState, native: Mapping[str, Any], workers: int) -> Run:
-    """An audit by that many processes, their start left out."""
+    """An audit by that many processes, after one that is not counted: their start and compiling are left out."""
     with ProcessPoolExecutor(workers, get_context("spawn")) as executor:
-        list(executor.map(_imported, range(4 * workers)))
-        started = time.perf_counter()
-        if not audit(state, native, executor=executor, ahead=_AHEAD * workers).holds:
-            raise click.ClickException("the claim does not hold: the figures would mean nothing")
-        seconds = time.perf_counter() - started
-    return Run(workers, seconds, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+        seconds = processor = 0.0
+        for _ in range(2):
+            before, started = _processor(executor, workers), time.perf_counter()
+            if not audit(state, native, executor=executor, ahead=_AHEAD * workers).holds:
+                raise click.ClickException("the claim does not hold: the figures would mean nothing")
+            seconds, processor = time.perf_counter() - started, _processor(executor, workers) - before
+    return Run(workers, seconds, processor, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
-def _imported(_: int) -> int:
-    time.sleep(0.05)  # so that no worker takes them all
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _processor(executor: ProcessPoolExecutor, workers: int) -> float:
+    """Processor seconds of all workers so far."""
+    return sum(dict(executor.map(_used, range(8 * workers))).values())
+
+
+def _used(_: int) -> tuple[int, float]:
+    used = os.getpid(), time.process_time()
+    time.sleep(0.05)  # so that no worker takes all of these
+    return used
+
+
+def _imported() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def idle() -> int:
     """Bytes of a worker that has only imported what it needs."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        return 1024 * executor.submit(_imported, 0).result()
+        return executor.submit(_imported).result()
 
 
 def page(runs: list[Run], resting: int, coordinates: int, shipped: float, command: str) -> str:
     """The page of the documentation."""
     rows = [
-        f"| {run.workers} | {run.seconds:.1f} | {coordinates / run.seconds / 1e6:.2f} | "
-        f"{coordinates / run.seconds / run.workers / 1e6:.2f} | {run.peak / _MEBI:.0f} |"
+        f"| {run.workers} | {run.seconds:.1f} | {run.processor:.1f} | {coordinates / run.seconds / 1e6:.2f} | "
+        f"{coordinates / run.processor / 1e6:.2f} | {run.peak / _MEBI:.0f} |"
         for run in runs
     ]
-    each = min(coordinates / run.seconds / run.workers for run in runs)
+    each = min(coordinates / run.processor for run in runs)
     return _PAGE.format(
         command=command,
         platform=platform_description(),
-        cores=os.cpu_count(),
+        cores=len(os.sched_getaffinity(0)),
         coordinates=coordinates,
         part=PART,
         resting=resting / _MEBI,

@@ -21,6 +21,7 @@ from guarded_moments.oracle.trajectory.table import page
 GENERATED = {
     "audit-in-parts.md": "python benchmarks/parts.py",
     "benchmark.md": "gmc bench",
+    "large-state.md": "python benchmarks/large_state.py",
     "op-models.md": "gmc ops --markdown",
     "other-implementations.md": "gmc crosscheck",
     "peers.md": "gmc peers",
@@ -101,7 +102,7 @@ def benchmark(name: str) -> ModuleType:
 
 def test_the_page_about_parts_is_what_the_program_would_write() -> None:
     parts = benchmark("parts")
-    runs = [parts.Run(workers, 3.0, 1 << 29) for workers in (1, 2)]
+    runs = [parts.Run(workers, 3.0, 3.0, 1 << 29) for workers in (1, 2)]
     now = parts.page(runs, 1 << 28, 1 << 22, 11.0, "python benchmarks/parts.py")
 
     written = (DOCS / "audit-in-parts.md").read_text(encoding="utf-8")
@@ -117,6 +118,6 @@ def test_a_changed_page_would_be_found() -> None:
 
 def test_the_figures_that_take_long_have_a_target() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nfigures: ")[2].partition("\n\n")[0]
-    for name in ("benchmark.md", "other-implementations.md", "peers.md"):
+    for name in ("benchmark.md", "large-state.md", "other-implementations.md", "peers.md"):
         assert f"docs/{name}" in recipe
     assert recipe.startswith("trajectory parts")

@@ -29,7 +29,7 @@ def python(text: str, folder: Path) -> None:
     else:
         script = folder / "block.py"  # a file, since processes that are spawned import it again
         script.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-W", "error", script]
+        command = [sys.executable, "-W", "error", str(script)]
         done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
         script.unlink()
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), text

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-_OUTSIDE = re.compile(r"\[([^]]*)\]\((?:\.\./)+([^)#]+)\)")
+_OUTSIDE = re.compile(r"\[([^]]*)\]\((?:\.\./)+([^)#]+)(?:#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - mkdocs has no annotations

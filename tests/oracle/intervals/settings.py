@@ -27,7 +27,7 @@ from guarded_moments.reference.op_models import OpModel
 
 LR = 1e-3
 #: The enclosures that are compared stay open by this share, and hold for this many coordinates of each setting.
-GAP, COUNT = 0.01, 4
+GAP, COUNT = 0.01, 2
 
 
 class Setting(NamedTuple):

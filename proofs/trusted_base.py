@@ -57,10 +57,10 @@ the format and than zero, neighbours are `2*u*s` apart from `s` on and `2*n` bel
 numbers of the format is exact where it is below it. What follows for one rounding is derived (`proofs.nearest`,
 `rounding_parts`). This is an axiom about the machine: `gmc ops` and the tests say what was compared with it.
 
-No operation of the update overflows, so that each is rounded as above. `guard.slack` computes a limit on the gradient
-from the same error bounds that the kernel derives; that the limit is enough is read from the operations one after the
-other, each finite because those before it are. The kernel has no such step: its theorems are about real numbers, and an
-operation that overflowed would make their hypotheses false.
+No operation of the update overflows, so that each is rounded as above. This is computed for every claim when its
+constants are made: the op model's own source is run once on ranges, with everything that the claim admits in place of
+each operand, and a claim for which a result may be beyond binary32 is refused (`reference.guard.overflow`). Trusted are
+the rules of that arithmetic, one a method; the kernel's theorems are about real numbers and do not contain it.
 
 No operation of the guard's evaluation underflows in binary64, and none overflows but to an infinity that the least of
 five bounds drops. For the closed form, the allowance and the bound of a cell by its ends, of op models that hold the

@@ -19,6 +19,7 @@ from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, round_down, round_up, square_root_up
+from guarded_moments.reference.guard.overflow import require_finite
 from guarded_moments.reference.guard.real_update import RealUpdate, real_update
 from guarded_moments.reference.guard.slack import RoundingSlack, UpdateError, rounding_slack
 from guarded_moments.reference.implementations import Implementation
@@ -103,6 +104,9 @@ def guard_constants(
             "use inf, which means every gradient up to that limit, or a smaller bound"
         )
         raise InvalidClaimError(msg)
+
+    for model in implementation.models:
+        require_finite(model, options, scalars, min(bound, limit), fmt)
 
     exact = exact_constants(real, slack, square_root_up)
     rounded = GuardConstants(*(round_up(value) for value in exact))

@@ -93,6 +93,10 @@ imports: setup ## check which folder imports which
 
 check: lint types imports test ## all checks
 
+# glibc gives the end of the heap back to the system after a block and asks for it again: page faults, up to a third of a
+# time and another share in every run. What is measured here is the code.
+bench: export MALLOC_TRIM_THRESHOLD_ = 1000000000
+bench: export MALLOC_MMAP_THRESHOLD_ = 1000000000
 bench: audit ## time the op models, the searches and the codecs, beside peers and a plain copy
 	$(BIN)/python benchmarks/step_models.py
 	$(BIN)/python benchmarks/first_step.py

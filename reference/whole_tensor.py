@@ -17,8 +17,8 @@ from guarded_moments.reference.arithmetic.numpy_binary32 import Array
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.implementations import Implementation
 
-#: Elements worked on at a time: a dozen float32 and float64 temporaries of a block fit a core's second-level cache.
-BLOCK = 1 << 14
+#: Elements worked on at a time: the float64 temporaries of an operation just fit half a mebibyte of second-level cache.
+BLOCK = 3 << 13
 
 
 class WholeTensor:

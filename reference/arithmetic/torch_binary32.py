@@ -18,6 +18,7 @@ from torch import Tensor
 _SHIFT = 1 << (32 - 29)
 _MIDPOINT = -(1 << 31)
 _SMALLEST_NORMAL = 2.0**-126
+_SCALAR = torch.Size()
 
 
 @final
@@ -61,22 +62,27 @@ class TorchBinary32:
         there; those elements are redone with the sum rounded to odd.
         """
         first, second, addend = a.double(), b.double(), c.double()
-        total = torch.addcmul(addend, first, second)  # the product is exact, so contracted or not is the same
+        # The product is exact, so contracted or not is the same; in place where the shapes allow, to stay in cache.
+        in_place = {first.shape, second.shape} <= {addend.shape, _SCALAR}
+        total = addend.addcmul_(first, second) if in_place else torch.addcmul(addend, first, second)
         result = total.float()
         if total.numel() == 0:
             return result
         # Minima over the block first, of both halves of each binary64 as they lie, with the factor as a tensor:
         # comparing element by element, or converting, costs more than the rest of this method.
         magnitude = result.abs()
-        halves = total.reshape(-1).view(torch.int32)
+        halves = (total if total.dim() == 1 else total.reshape(-1)).view(torch.int32)
         if (halves * self._shift).amin().item() != _MIDPOINT and magnitude.amin().item() > _SMALLEST_NORMAL:
             return result
         below = total.view(torch.int64).to(torch.int32).mul_(_SHIFT)
         suspicious = (below == _MIDPOINT) | ((magnitude <= _SMALLEST_NORMAL) & (total != 0))
         if bool(suspicious.any()):
             where = torch.atleast_1d(suspicious).nonzero(as_tuple=True)
-            a, b, c, d = (torch.atleast_1d(part.expand_as(total))[where] for part in (first, second, addend, total))
-            torch.atleast_1d(result)[where] = _round_to_odd(a * b, c, d).float()  # a view, also where `result` is 0-d
+            parts = (first, second, c.double(), total)  # `addend` may be overwritten
+            x, y, z, of_all = (torch.atleast_1d(part.expand_as(total))[where] for part in parts)
+            torch.atleast_1d(result)[where] = _round_to_odd(
+                x * y, z, of_all
+            ).float()  # a view, also where `result` is 0-d
         return result
 
     def sqrt(self, a: Tensor) -> Tensor:

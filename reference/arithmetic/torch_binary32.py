@@ -71,7 +71,10 @@ class TorchBinary32:
         # Minima over the block first, of both halves of each binary64 as they lie, with the factor as a tensor:
         # comparing element by element, or converting, costs more than the rest of this method.
         magnitude = result.abs()
-        halves = (total if total.dim() == 1 else total.reshape(-1)).view(torch.int32)
+        dense = (
+            total if total.dim() == 1 and total.stride(0) == 1 else total.clone(memory_format=torch.contiguous_format)
+        )
+        halves = dense.reshape(-1).view(torch.int32)
         if (halves * self._shift).amin().item() != _MIDPOINT and magnitude.amin().item() > _SMALLEST_NORMAL:
             return result
         below = total.view(torch.int64).to(torch.int32).mul_(_SHIFT)

@@ -146,6 +146,16 @@ def test_fma_of_expanded_and_strided_tensors() -> None:
     assert bool((OP.fma(a, b, c) == ONCE).all())
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_fma_of_strided_tensors_of_any_size(size: int, stride: int) -> None:
+    """A single element counts as dense whatever its stride, and conversions keep that stride."""
+    values = torch.arange(1, 1 + 3 * size * stride, dtype=torch.float32)
+    a, b, c = (values[begin * size * stride :][: size * stride : stride] for begin in range(3))
+    expected = TorchBinary32().fma(*(operand.clone(memory_format=torch.contiguous_format) for operand in (a, b, c)))
+    assert torch.equal(TorchBinary32().fma(a, b, c), expected)
+
+
 def test_fma_leaves_its_operands_alone() -> None:
     operands_before = [torch.full((3,), x) for x in (A, B, C)]
     values = [x.clone() for x in operands_before]

@@ -8,36 +8,29 @@ from pathlib import Path
 import click
 import torch
 
-from guarded_moments.reference import Claim, GradientBound, Tolerance, load_state_dict, parameters_of
+from guarded_moments.reference import Claim, GradientBound, Tolerance
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
-from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.codecs import CODECS
 from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, implementation_for, platform_description
 from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.kernels.first_step import FirstStep
 from timing import copy_of, interleaved, table
+from trained_state import checkpoint_option, largest_parameter, repeated_moments
 
 
 @click.command()
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    default=Path("build/main-job/optimizer.pt"),
-    show_default=True,
-    help="A trained optimizer state; make audit writes this one.",
-)
+@checkpoint_option
 @click.option("--coordinates", default=1 << 23, show_default=True, help="Its largest tensor is repeated to so many.")
 @click.option("--rounds", default=7, show_default=True, help="Rounds; medians are taken over them.")
 def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
     """Time the first step of one tensor on one thread, from its codes, for each codec that has compiled loops."""
     torch.set_num_threads(1)
-    trained = max(parameters_of(load_state_dict(checkpoint)), key=lambda parameter: parameter.numel)
+    trained = largest_parameter(checkpoint)
     own = implementation_for(trained.param_group)
     lr, h = trained.hyperparameters.lr, trained.hyperparameters
     constants = constants_of(trained, Claim(Tolerance(0.01), GradientBound(1.0), own.name), own, lr)
-    repeats = -(-coordinates // trained.numel)
-    m, v = (in_memory_order(moment).repeat(repeats) for moment in (trained.m, trained.v))
+    m, v = repeated_moments(trained, coordinates)
     p, g = 1e-2 * torch.randn(len(m)), 1e-3 * torch.randn(len(m))
     into = (torch.zeros_like(m), torch.zeros_like(v))
     jobs: dict[str, Callable[[], object]] = {"copy": copy_of(len(m))}

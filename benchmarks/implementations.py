@@ -16,9 +16,8 @@ import click
 import torch
 from torch import Tensor
 
-from guarded_moments.reference import Claim, GradientBound, Tolerance, load_state_dict, parameters_of
+from guarded_moments.reference import Claim, GradientBound, Tolerance
 from guarded_moments.reference.checkpoint.encoding import constants_of, encode_guarded
-from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.checkpoint.state import decoded
 from guarded_moments.reference.codecs import CODECS, Codec, Escaped
 from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
@@ -26,6 +25,7 @@ from guarded_moments.reference.guard import GuardConstants
 from guarded_moments.reference.implementations import implementation_for, platform_description
 from guarded_moments.reference.kernels.codecs import Kernel
 from guarded_moments.reference.kernels.inductor import InductorKernel
+from trained_state import checkpoint_option, largest_parameter, repeated_moments
 
 _BASE = "bf16"
 _NAMES = (_BASE, "lin8", "log8")
@@ -67,24 +67,17 @@ def _shown(values: Sequence[float]) -> str:
 
 
 @click.command()
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    default=Path("build/main-job/optimizer.pt"),
-    show_default=True,
-    help="A trained optimizer state; make audit writes this one.",
-)
+@checkpoint_option
 @click.option("--coordinates", default=1 << 22, show_default=True, help="Its largest tensor is repeated to so many.")
 @click.option("--tolerance", default=0.02, show_default=True, help="In learning rates; it sets how much escapes.")
 @click.option("--rounds", default=7, show_default=True, help="Rounds, after one that compiles.")
 def main(checkpoint: Path, coordinates: int, tolerance: float, rounds: int) -> None:
     """Time each way on each codec; torch itself has one thread."""
     torch.set_num_threads(1)
-    trained = max(parameters_of(load_state_dict(checkpoint)), key=lambda parameter: parameter.numel)
+    trained = largest_parameter(checkpoint)
     own, lr = implementation_for(trained.param_group), trained.hyperparameters.lr
     constants = constants_of(trained, Claim(Tolerance(tolerance), GradientBound(1.0), own.name), own, lr)
-    repeats = -(-coordinates // trained.numel)
-    m, v = (in_memory_order(moment).repeat(repeats) for moment in (trained.m, trained.v))
+    m, v = repeated_moments(trained, coordinates)
     target = torch.zeros_like(m)
     codecs = {name: CODECS[name].fit(m, v, CompiledClosedForm(constants)) for name in _NAMES}
     jobs = {name: _jobs(codec, constants, m, v) for name, codec in codecs.items()}

@@ -20,6 +20,7 @@ from guarded_moments.reference import load_state_dict, parameters_of
 from guarded_moments.reference.checkpoint.file_format import read
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.implementations import platform_description
+from trained_state import checkpoint_option
 
 _GMC = (sys.executable, "-c", "import sys; from guarded_moments.oracle.cli import main; sys.exit(main())")
 
@@ -64,13 +65,7 @@ def tiled(state: StateDict, coordinates: int) -> StateDict:
 
 
 @click.command()
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    default=Path("build/main-job/optimizer.pt"),
-    show_default=True,
-    help="A trained optimizer state; make audit writes this one.",
-)
+@checkpoint_option
 @click.option("--coordinates", default=100_000_000, show_default=True, help="Coordinates, at least.")
 @click.option("--codec", default="log8", show_default=True)
 @click.option("--workers", default=2, show_default=True, help="Processes that audit.")

@@ -23,6 +23,7 @@ from guarded_moments.reference import GuardedState, compress, load_state_dict
 from guarded_moments.reference.checkpoint import parameters_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.implementations import platform_description
+from trained_state import checkpoint_option
 
 _PROJECTED = 7_000_000_000
 _TENSORS = 8  #: of the tiled state; each is cut into parts
@@ -145,13 +146,7 @@ def page(runs: list[Run], resting: int, coordinates: int, shipped: float, comman
 
 
 @click.command()
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    default=Path("build/main-job/optimizer.pt"),
-    show_default=True,
-    help="A trained optimizer state; make audit writes this one.",
-)
+@checkpoint_option
 @click.option("--coordinates", default=8 * PART, show_default=True, help="Of the state, by tiling.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the page here, too.")
 def main(checkpoint: Path, coordinates: int, output: Path | None) -> None:

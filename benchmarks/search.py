@@ -19,7 +19,7 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Certainty, Verdict, decide
 from guarded_moments.oracle.worst_case.enclosure import enclose as enclose_compiled
 from guarded_moments.oracle.worst_case.supremum import worst_cases
-from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance, load_state_dict, parameters_of
+from guarded_moments.reference import Claim, GradientBound, Log8, Tolerance
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
@@ -29,6 +29,7 @@ from guarded_moments.reference.guard.search import States, enclose
 from guarded_moments.reference.implementations import implementation_for, platform_description
 from guarded_moments.reference.op_models import OpModel
 from timing import interleaved, table
+from trained_state import checkpoint_option, largest_parameter
 
 _GRADIENTS = 1 << 24
 _EXACTLY = 256  #: coordinates whose exact supremum is found
@@ -36,19 +37,13 @@ _CERTIFIED = 16  #: coordinates enclosed by the interval oracle
 
 
 @click.command()
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    default=Path("build/main-job/optimizer.pt"),
-    show_default=True,
-    help="A trained optimizer state; make audit writes this one.",
-)
+@checkpoint_option
 @click.option("--coordinates", default=1 << 16, show_default=True, help="Coordinates taken of its largest tensor.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds; medians are taken over them.")
 def main(checkpoint: Path, coordinates: int, rounds: int) -> None:
     """Time the searches on one thread, at the checkpoint's step and at step 100,000, where more are hard."""
     torch.set_num_threads(1)
-    trained = max(parameters_of(load_state_dict(checkpoint)), key=lambda parameter: parameter.numel)
+    trained = largest_parameter(checkpoint)
     implementation = implementation_for(trained.param_group)
     claim = Claim(Tolerance(0.01), GradientBound(1.0), implementation.name)
     print(f"{platform_description()}, one thread, medians of {rounds} rounds, tau 0.01, G 1")  # noqa: T201 - its output

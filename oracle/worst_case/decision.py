@@ -35,7 +35,6 @@ from guarded_moments.reference.guard.search import (
     first_partition,
     first_survivors,
     largest_gradient,
-    middle_between,
 )
 from guarded_moments.reference.guard.signed_cells import SignedCells, uncleared
 
@@ -252,8 +251,7 @@ def _not_cleared_by_monotonicity(
         cells = cells.select(~is_short)
         if len(cells.coordinate) == 0:
             break
-        middle = middle_between(cells.low, cells.high)
-        cells = SignedCells.joined(cells._replace(high=middle), cells._replace(low=middle))
+        cells = cells.halves()
         _give_up(verdict, cells, cells.coordinate.bincount(minlength=len(verdict)) > MAX_CELLS)
     _give_up(verdict, cells, torch.ones_like(verdict, dtype=torch.bool))
     return SignedCells.joined(*short)

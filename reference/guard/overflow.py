@@ -125,8 +125,6 @@ class RangeArithmetic:
         if low <= 0 <= high:
             msg = "a divisor may be zero"
             raise UnsupportedError(msg)
-        if low == high and b.number is not None:
-            return self._rounded(a.scaled(1 / low))
         return self._rounded(self._product(a, Value(_ZERO, _ZERO, 1 / high, 1 / low)))
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
@@ -137,11 +135,15 @@ class RangeArithmetic:
 
     def sqrt(self, a: Value) -> Value:
         """The root of a number that is not negative."""
-        return self._rounded(Value(_ZERO, _ZERO, _ZERO, square_root_up(max(_ZERO, self.range(a)[1]))))
+        return self._root(a, roundings=1)
 
     def platform_sqrt(self, a: Value) -> Value:
         """Within a unit in the last place of the correctly rounded root: as far off as three roundings."""
-        return self._rounded(Value(_ZERO, _ZERO, _ZERO, square_root_up(max(_ZERO, self.range(a)[1]))), roundings=3)
+        return self._root(a, roundings=3)
+
+    def _root(self, a: Value, roundings: int) -> Value:
+        exact = Value(_ZERO, _ZERO, _ZERO, square_root_up(max(_ZERO, self.range(a)[1])))
+        return self._rounded(exact, roundings)
 
     def negate(self, a: Value) -> Value:
         """`-a`."""

@@ -46,6 +46,11 @@ class SignedCells(NamedTuple):
         """All of them, one after the other."""
         return cls(*(torch.cat(parts) for parts in zip(*all_cells, strict=True)))
 
+    def halves(self) -> SignedCells:
+        """Both halves of every cell, the lower ones first."""
+        middle = middle_between(self.low, self.high)
+        return SignedCells.joined(self._replace(high=middle), self._replace(low=middle))
+
     @property
     def floats_inside(self) -> Tensor:
         """How many binary32 gradients a cell spans, less one; int64."""
@@ -90,8 +95,7 @@ def uncleared(constants: GuardConstants[float], states: States, shortest: int) -
         cells = cells.select(~done)
         if len(cells.coordinate) == 0:
             break
-        middle = middle_between(cells.low, cells.high)
-        cells = SignedCells.joined(cells._replace(high=middle), cells._replace(low=middle))
+        cells = cells.halves()
     found.spent[cells.coordinate] = True
     return found._replace(cells=SignedCells.joined(*final, cells))
 

@@ -1,21 +1,19 @@
 """The deviation on a cell: the statements are true of numbers, and a smaller slack has no proof."""
 
-import json
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs import stored
 from tests.proofs.run import PRECISION
-from tests.proofs.test_check import FAMILY, changed, part
+from tests.proofs.test_check import FAMILY, changed
 from tests.proofs.test_statement import run_of
 
-from guarded_moments.proofs import Theorem, cell_deviation, check
+from guarded_moments.proofs import cell_deviation
 from guarded_moments.proofs.cell_deviation import CellDeviation
 from guarded_moments.proofs.check import CELL_DEVIATION, ON_CELL
-from guarded_moments.proofs.replay import replay
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Family, families, statement
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, inflation
 from guarded_moments.reference.floats import round_up
@@ -61,12 +59,7 @@ def problems() -> list[str | None]:
     made = cell_deviation.cell_deviation()
     whole = cell_deviation.family_deviation(statement(FAMILY), made)
     claims = [(CELL_DEVIATION, made.hypotheses, made.conclusion), (OF_FAMILY, whole.hypotheses, whole.conclusion)]
-    return [check._problem(check._Claim(name, "", given, goal), proofs()[name]) for name, given, goal in claims]
-
-
-@cache
-def proofs() -> Mapping[str, tuple[Theorem, ...]]:
-    return replay(json.dumps(part(CELL_DEVIATION, OF_FAMILY)))
+    return [stored.problem_of(*claim, among=(CELL_DEVIATION, OF_FAMILY)) for claim in claims]
 
 
 def test_the_source_as_it_is_fits_its_proof() -> None:

@@ -1,23 +1,21 @@
 """What is evaluated of a cell: the statements are true of a run in binary64, and a smaller allowance does not fit."""
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from types import ModuleType
 
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs import stored
 from tests.proofs.run import PRECISION, Run
 from tests.proofs.test_cells import given_of
-from tests.proofs.test_check import changed, part
+from tests.proofs.test_check import changed
 
-from guarded_moments.proofs import Theorem, cell_evaluation, cells, check
+from guarded_moments.proofs import cell_evaluation, cells
 from guarded_moments.proofs.cell_evaluation import EvaluatedCell, evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.check import EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES
-from guarded_moments.proofs.replay import replay
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.guard import cells as by_ends
 from guarded_moments.reference.guard import slopes as by_slopes
@@ -67,14 +65,8 @@ def test_an_operation_that_errs_by_more_breaks_a_hypothesis(rng: np.random.Gener
 
 
 def problem_of(name: str) -> str | None:
-    """What the check says of the proof as it is stored, with the source as it is now."""
     stated = STATEMENTS[name]().stated
-    return check._problem(check._Claim(name, "", stated.hypotheses, stated.conclusion), proof_of(name))
-
-
-@cache
-def proof_of(name: str) -> tuple[Theorem, ...]:
-    return replay(json.dumps(part(name)))[name]
+    return stored.problem_of(name, stated.hypotheses, stated.conclusion)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -1,22 +1,20 @@
 """The bounds of a cell: their statements are true of real numbers, say something, and fit no other source."""
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from types import ModuleType
 
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs import stored
 from tests.proofs.run import PRECISION, Run
-from tests.proofs.test_check import changed, part
+from tests.proofs.test_check import changed
 
-from guarded_moments.proofs import Theorem, cells, check
+from guarded_moments.proofs import cells
 from guarded_moments.proofs.cells import CellStatement, cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.check import CELL_BY_ENDS, CELL_BY_SLOPES
-from guarded_moments.proofs.replay import replay
 from guarded_moments.reference.guard import cells as by_ends
 from guarded_moments.reference.guard import slopes as by_slopes
 from guarded_moments.reference.guard.constants import GuardConstants
@@ -64,14 +62,8 @@ def test_every_hypothesis_holds_of_real_numbers_and_so_does_the_conclusion(
 
 
 def problem_of(name: str) -> str | None:
-    """What the check says of the proof as it is stored, with the source as it is now."""
     stated = STATEMENTS[name]()
-    return check._problem(check._Claim(name, "", stated.hypotheses, stated.conclusion), proof_of(name))
-
-
-@cache
-def proof_of(name: str) -> tuple[Theorem, ...]:
-    return replay(json.dumps(part(name)))[name]
+    return stored.problem_of(name, stated.hypotheses, stated.conclusion)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

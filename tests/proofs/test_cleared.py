@@ -1,24 +1,22 @@
 """A dropped cell: the statements are true of numbers, and a search that compared something else has no proof."""
 
-import json
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 from types import ModuleType
 
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs import stored
 from tests.proofs.run import PRECISION, Run, nearest
 from tests.proofs.test_cell_evaluation import run_of as run_of_cell
-from tests.proofs.test_check import FAMILY, changed, part
+from tests.proofs.test_check import FAMILY, changed
 from tests.proofs.test_statement import run_of
 
-from guarded_moments.proofs import Theorem, cell_evaluation, check, cleared
+from guarded_moments.proofs import cell_evaluation, cleared
 from guarded_moments.proofs.check import CLEARED, SEARCHED
 from guarded_moments.proofs.claims import parse_polynomial
 from guarded_moments.proofs.cleared import Searched, searched
-from guarded_moments.proofs.replay import replay
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Family, families, statement
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, inflation
 from guarded_moments.reference.floats import round_up
@@ -93,12 +91,7 @@ def problems() -> list[str | None]:
     search = searched()
     whole = cleared.cleared(statement(FAMILY), search)
     claims = [(SEARCHED, search.hypotheses, search.conclusion), (OF_FAMILY, whole.hypotheses, whole.conclusion)]
-    return [check._problem(check._Claim(name, "", given, goal), proofs()[name]) for name, given, goal in claims]
-
-
-@cache
-def proofs() -> Mapping[str, tuple[Theorem, ...]]:
-    return replay(json.dumps(part(SEARCHED, OF_FAMILY)))
+    return [stored.problem_of(*claim, among=(SEARCHED, OF_FAMILY)) for claim in claims]
 
 
 def test_the_source_as_it_is_fits_its_proof() -> None:

@@ -1,20 +1,16 @@
 """Rounding to nearest: the statements are true of rounded numbers, and say nothing without each hypothesis."""
 
-import json
-from functools import cache
-
 import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
+from tests.proofs import stored
 from tests.proofs.run import PRECISION
-from tests.proofs.test_check import FAMILY, part
+from tests.proofs.test_check import FAMILY
 from tests.proofs.test_statement import run_of
 
-from guarded_moments.proofs import Theorem, check
 from guarded_moments.proofs.check import NEAREST_NUMBER, SECOND_MOMENT
 from guarded_moments.proofs.nearest import NEAREST, Nearest, nearest, no_further_than_zero, second_moment
-from guarded_moments.proofs.replay import replay
 from guarded_moments.proofs.statement import Family, families, statement
 from guarded_moments.reference.floats import BINARY32
 
@@ -53,13 +49,8 @@ def test_the_rounded_second_moment_of_a_run_is_as_stated(family: Family, rng: np
         assert not false, false
 
 
-@cache
-def proof_of(name: str) -> tuple[Theorem, ...]:
-    return replay(json.dumps(part(name)))[name]
-
-
 def problem_of(name: str, stated: Nearest) -> str | None:
-    return check._problem(check._Claim(name, "", stated.hypotheses, stated.conclusion), proof_of(name))
+    return stored.problem_of(name, stated.hypotheses, stated.conclusion)
 
 
 def test_no_hypothesis_about_the_second_moment_can_be_left_out() -> None:

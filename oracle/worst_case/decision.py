@@ -125,7 +125,7 @@ def _searched(
     """Which of the coordinates at `index` the compiled search leaves open: neither cleared nor seen to violate."""
     found = search(constants, states.select(index))
     exceeded = found.outcome == Outcome.EXCEEDED
-    _try(constants, trajectories, states, decisions, index, exceeded, found.gradient)
+    _try(constants, trajectories, states, decisions, index[exceeded], found.gradient[exceeded])
     return ((found.outcome != Outcome.CLEARED) & (decisions.verdict[index] != Verdict.UNSAFE)).nonzero().flatten()
 
 
@@ -138,10 +138,10 @@ def _decide_outside(
     constants: GuardConstants[float], trajectories: Trajectories, states: States, outside: Tensor, decisions: Decisions
 ) -> None:
     same = (states.m == states.m_hat) & (states.v == states.v_hat)
-    decisions.verdict[outside[~same[outside]]] = Verdict.UNDECIDED
-    for gradient in probes(largest_gradient(constants)) if len(outside) else ():
-        g = torch.full((len(states.m),), gradient)
-        _try(constants, trajectories, states, decisions, outside, ~same[outside], g[outside])
+    different = outside[~same[outside]]
+    decisions.verdict[different] = Verdict.UNDECIDED
+    for gradient in probes(largest_gradient(constants)):
+        _try(constants, trajectories, states, decisions, different, torch.full((len(different),), gradient))
 
 
 def probes(limit: float) -> list[float]:
@@ -164,8 +164,8 @@ def _decide_together(
     decisions = Decisions(verdict, torch.zeros(n), torch.full((n,), -1.0, dtype=torch.float64))
     allowed = allowance(constants, states)
     first = first_partition(constants, CellBounds(constants, states), lambda _best: allowed)
-    everything = torch.arange(n)
-    _try(constants, trajectories, states, decisions, everything, first.best > allowed, first.best_gradient.float())
+    exceeding = (first.best > allowed).nonzero().flatten()
+    _try(constants, trajectories, states, decisions, exceeding, first.best_gradient[exceeding].float())
     # Where both states are one, so are both updates: the op model is a function.
     same = (states.m == states.m_hat) & (states.v == states.v_hat)
     left = ((verdict == Verdict.SAFE) & ~same).nonzero().flatten()
@@ -204,8 +204,7 @@ def _ask_around(
         bits = (worst.abs().float().view(torch.int32) + offsets).clamp_(0, limit)
         g = bits.view(torch.float32) * torch.where(worst < 0, -1.0, 1.0)
         coordinate = index[asked].expand_as(g).reshape(-1)
-        everything = torch.ones_like(coordinate, dtype=torch.bool)
-        _try(constants, trajectories, states, decisions, coordinate, everything, g.reshape(-1))
+        _try(constants, trajectories, states, decisions, coordinate, g.reshape(-1))
 
 
 def _enumerate(
@@ -233,8 +232,7 @@ def _enumerate(
         start = (first - (count.cumsum(0) - count)).repeat_interleave(count)
         magnitude = (start + torch.arange(len(start))).to(torch.int32).view(torch.float32)
         index, sign = (part.repeat_interleave(count) for part in (turn.coordinate, turn.sign.float()))
-        everything = torch.ones_like(index, dtype=torch.bool)
-        _try(constants, trajectories, states, decisions, index, everything, magnitude * sign)
+        _try(constants, trajectories, states, decisions, index, magnitude * sign)
 
 
 def _not_cleared_by_monotonicity(
@@ -269,11 +267,9 @@ def _try(
     states: States,
     decisions: Decisions,
     index: Tensor,
-    chosen: Tensor,
     g: Tensor,
 ) -> None:
     """Evaluate the op model at gradients, and record what is worse than before."""
-    index, g = index[chosen], g[chosen]
     if len(index) == 0:
         return
     deviation = trajectories.deviations(states.select(index), g)

@@ -35,8 +35,9 @@ from guarded_moments.oracle.worst_case import Certainty, Verdict
 from guarded_moments.reference.checkpoint import read
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Log8
+from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS, EightBit
+from guarded_moments.reference.codecs.ratio_ranges import steps_reaching
 from guarded_moments.reference.errors import CheckpointError, InvalidClaimError
 from guarded_moments.reference.floats import bits_of, from_bits, hex_of, round_to_binary32
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -70,7 +71,7 @@ _SMALLEST_SCALE, _LARGEST_SCALE = -149.0, 127.0  #: in octaves
     type=NUMBER,
     default=_M_RANGE,
     show_default=True,
-    help="Grid of m, in octaves; its end is a block's scale.",
+    help="Grid of m, in octaves; its end is a block's scale, and what ratio8 reaches beside the largest v.",
 )
 @click.option("--v-range", nargs=2, type=NUMBER, default=_V_RANGE, show_default=True, help="Grid of v, likewise.")
 @click.option("--lr", type=NUMBER, help="Learning rate.  [default: 0.001, or the file's]")
@@ -186,6 +187,9 @@ def _codec(kind: type[Codec], m_range: tuple[float, float], v_range: tuple[float
     if issubclass(kind, Blockwise8):
         scales = (torch.tensor([high]).clamp(_SMALLEST_SCALE, _LARGEST_SCALE).exp2() for _, high in (m_range, v_range))
         return kind(*scales)
+    if issubclass(kind, Ratio8):
+        reach = torch.tensor([m_range[1] - v_range[1] / 2], dtype=torch.float64).exp2()
+        return kind(LogGrid.spanning(*v_range, V_LEVELS), steps_reaching(reach))
     return BFloat16()
 
 

@@ -78,8 +78,8 @@ def compress(
             a group's own, or its `initial_lr` where a finished schedule left 0.
         kernels: what computes the codes: the compiled loops, the reference they are compared with, or by default the
             loops where compiling them pays, from `WORTH_COMPILING_ENCODE` coordinates on.  The result is the same, bit
-            for bit.  There are loops for `log8` and `lin8` with grids per tensor, and for `bf16`; other codecs are
-            computed by the reference in any case.
+            for bit.  There are loops for `log8`, `lin8` and `ratio8` with grids per tensor, and for `bf16`; other
+            codecs are computed by the reference in any case.
         progress: called with coordinates done and in all.
         spool: gives the memory for codes; what is not guarded is then shared with the checkpoint, which must not change
             before the state is written.  By default ordinary memory, and copies.

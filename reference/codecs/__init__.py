@@ -10,10 +10,11 @@ from guarded_moments.reference.codecs.joint import Joint
 from guarded_moments.reference.codecs.lin8 import Lin8
 from guarded_moments.reference.codecs.log8 import Log8
 from guarded_moments.reference.codecs.protocol import Codec, Codes, Escaped
+from guarded_moments.reference.codecs.ratio8 import Ratio8
 
 #: Every codec by its name, the default first.
 CODECS: Mapping[str, type[Codec]] = MappingProxyType(
-    {codec.name: codec for codec in (Log8, Lin8, BFloat16, Blockwise8, Joint)}
+    {codec.name: codec for codec in (Log8, Lin8, BFloat16, Blockwise8, Joint, Ratio8)}
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "Lin8",
     "Log8",
     "LogGrid",
+    "Ratio8",
 ]

@@ -49,9 +49,9 @@ class EightBit:
 
     def encode(self, m: Tensor, v: Tensor, start: int = 0) -> Codes:
         """See `Codec`."""
-        magnitude = _encode_magnitude(m.abs(), self.m_grid, start)
+        magnitude = encode_magnitude(m.abs(), self.m_grid, start)
         m_codes = torch.where((m < 0) & (magnitude > 0), magnitude | _SIGN, magnitude)
-        return Codes(m_codes.to(torch.uint8), _encode_magnitude(v, self.v_grid, start).to(torch.uint8))
+        return Codes(m_codes.to(torch.uint8), encode_magnitude(v, self.v_grid, start).to(torch.uint8))
 
     def decode(self, m_codes: Tensor, v_codes: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
         """See `Codec`; an escape decodes to zero."""
@@ -78,10 +78,8 @@ class EightBit:
     def require_numel(self, numel: int) -> None:
         """See `Codec`."""
         for grid in (self.m_grid, self.v_grid):
-            if isinstance(grid, GridFamily) and len(grid.origins) != -(-numel // grid.size):
-                raise FormatError(
-                    f"{len(grid.origins)} grids of {grid.size} coordinates do not fit {numel} coordinates"
-                )
+            if isinstance(grid, GridFamily):
+                grid.require_numel(numel)
 
     def alternatives(self, codes: Codes) -> Iterator[Codes]:  # noqa: ARG002 - there are none
         """See `Codec`: none."""
@@ -99,10 +97,10 @@ class EightBit:
             return {}
         families = {"m": self.m_grid, "v": self.v_grid}
         origins = {
-            f"{name}_origins": _packed(family.origins, self.kind.origin_unit) for name, family in families.items()
+            f"{name}_origins": packed_units(family.origins, self.kind.origin_unit) for name, family in families.items()
         }
         pitches = {
-            f"{name}_pitches": _packed(family.pitches, self.kind.pitch_unit) for name, family in families.items()
+            f"{name}_pitches": packed_units(family.pitches, self.kind.pitch_unit) for name, family in families.items()
         }
         return {**origins, **pitches}
 
@@ -114,8 +112,8 @@ class EightBit:
             m_grid, v_grid = (
                 GridFamily(
                     cls.kind,
-                    _unpacked(tensors[f"{name}_origins"], cls.kind.origin_unit, signed=True),
-                    _unpacked(tensors[f"{name}_pitches"], cls.kind.pitch_unit, signed=False),
+                    unpacked_units(tensors[f"{name}_origins"], cls.kind.origin_unit, signed=True),
+                    unpacked_units(tensors[f"{name}_pitches"], cls.kind.pitch_unit, signed=False),
                     levels,
                     size,
                 )
@@ -129,7 +127,7 @@ class EightBit:
         )
 
 
-def _encode_magnitude(magnitude: Tensor, grid: Grid, start: int) -> Tensor:
+def encode_magnitude(magnitude: Tensor, grid: Grid, start: int) -> Tensor:
     """0 for zero, else one more than the index of the nearest level; int64."""
     return torch.where(magnitude > 0, grid.nearest(magnitude, start) + 1, 0)
 
@@ -139,12 +137,17 @@ def _decode_magnitude(codes: Tensor, grid: Grid, start: int) -> Tensor:
     return torch.where(index >= 0, grid.level(index.clamp(min=0), start), 0.0)
 
 
-def _packed(values: Tensor, unit: int) -> Tensor:
+def packed_units(values: Tensor, unit: int) -> Tensor:
     """Multiples of a unit as the 16 bits of each."""
     return (values // unit).to(torch.int32).to(torch.int16)
 
 
-def _unpacked(packed: Tensor, unit: int, *, signed: bool) -> Tensor:
+def unpacked_units(packed: Tensor, unit: int, *, signed: bool) -> Tensor:
+    """What `packed_units` was given.
+
+    Raises:
+        FormatError: it is not of 16 bits.
+    """
     if packed.dtype is not torch.int16:
         raise FormatError(f"grid parameters are {packed.dtype}, expected int16")
     values = packed.long()

@@ -301,19 +301,29 @@ class GridFamily:
 
     __hash__ = None  # type: ignore[assignment]  # data, not a key
 
+    def require_numel(self, numel: int) -> None:
+        """Refuse a number of coordinates that has more or fewer runs.
+
+        Raises:
+            FormatError: it has.
+        """
+        if len(self.origins) != -(-numel // self.size):
+            raise FormatError(f"{len(self.origins)} grids of {self.size} coordinates do not fit {numel} coordinates")
+
     def member(self, group: int) -> SpacedGrid:
         """The grid of one run."""
         return self.kind.of_units(int(self.origins[group]), int(self.pitches[group]), self.levels)
 
     def nearest(self, magnitude: Tensor, start: int = 0) -> Tensor:
         """See `Grid`."""
-        group = self._groups(start, len(magnitude))
+        group = self.groups(start, len(magnitude))
         return self.kind.nearest_of(magnitude, self.origins[group], self.pitches[group], self.levels)
 
     def level(self, index: Tensor, start: int = 0) -> Tensor:
         """See `Grid`."""
-        group = self._groups(start, len(index))
+        group = self.groups(start, len(index))
         return self.kind.level_of(index, self.origins[group], self.pitches[group])
 
-    def _groups(self, start: int, count: int) -> Tensor:
+    def groups(self, start: int, count: int) -> Tensor:
+        """The run of each coordinate of a stretch, int64."""
         return torch.arange(start, start + count) // self.size

@@ -18,5 +18,5 @@ class Log8(EightBit):
     """The codec of one tensor: a logarithmic grid, or a family of them, for each moment."""
 
     name: ClassVar[str] = "log8"
-    summary: ClassVar[str] = "8 bits a moment on a logarithmic grid: fewest bits"
+    summary: ClassVar[str] = "8 bits a moment on a logarithmic grid"
     kind: ClassVar[type[SpacedGrid]] = LogGrid

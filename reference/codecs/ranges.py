@@ -11,7 +11,7 @@ with the decoded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -54,19 +54,29 @@ _QUANTILE_SAMPLE = 1 << 13
 _RUN_SAMPLE = 1 << 8
 #: Coordinates that a choice is judged by.
 _COST_SAMPLE = 1 << 12
-_FIRST: Choice = (2, 1, 2, 1)
+FIRST: Choice = (2, 1, 2, 1)
 
 
 @dataclass(frozen=True)
-class _Sample:
-    """Coordinates of each run, and which of them a logarithm exists of."""
+class Sample:
+    """Coordinates of each run, which of them a logarithm exists of, and which of these decide."""
 
     m: Tensor  #: float32, (runs, columns)
     v: Tensor
     usable: Tensor  #: bool
+    judged: Tensor  #: int64: indices, in the flattened sample
 
     @classmethod
-    def of(cls, m: Tensor, v: Tensor, size: int | None) -> _Sample:
+    def of(cls, m: Tensor, v: Tensor, size: int | None) -> Sample:
+        """Of a tensor's moments, float32, (n,); `size` as in `choose_grids`."""
+        sample = cls._taken(m, v, size)
+        if size is None and 4 * int(sample.usable.sum()) < sample.usable.numel() < m.numel():
+            there = (m != 0) & (v > 0)  # most are zero: look at the others
+            sample = cls._taken(m[there], v[there], None)
+        return sample
+
+    @classmethod
+    def _taken(cls, m: Tensor, v: Tensor, size: int | None) -> Sample:
         if not m.numel():
             m, v = torch.zeros(1), torch.zeros(1)
         if size is None:
@@ -76,10 +86,28 @@ class _Sample:
             padding = -m.numel() % size
             stride = -(-size // _RUN_SAMPLE)
             m, v = (torch.nn.functional.pad(x, (0, padding)).view(-1, size)[:, ::stride] for x in (m, v))
-        return cls(m.contiguous(), v.contiguous(), (m != 0) & (v > 0) & in_domain(m, v))
+        usable = (m != 0) & (v > 0) & in_domain(m, v)
+        judged = usable.flatten().nonzero().flatten()
+        return cls(m.contiguous(), v.contiguous(), usable, judged[:: max(1, -(-len(judged) // _COST_SAMPLE))])
+
+    def states(self) -> tuple[Tensor, Tensor]:
+        """What decides.  First moments as magnitudes: no guard looks at a sign but to compare it."""
+        return self.m.flatten()[self.judged].abs(), self.v.flatten()[self.judged]
 
 
-class _Moment:
+def quantiles_of(values: Tensor, usable: Tensor, *quantiles: Sequence[float]) -> list[Tensor]:
+    """Quantiles of what is usable in each run, float64, (runs, quantiles), for each list of them; 0 of an empty run."""
+    # NumPy's sort is vectorised where the processor allows it.
+    ordered = torch.from_numpy(np.sort(torch.where(usable, values, torch.inf).numpy(), axis=1))
+    count = usable.sum(dim=1, keepdim=True)
+    found = []
+    for of in quantiles:
+        at = torch.tensor(of, dtype=torch.float64) * (count - 1).clamp(min=0)
+        found.append(torch.where(count > 0, ordered.gather(1, at.round().long()), 0.0))  # a run of zeros needs no grid
+    return found
+
+
+class Moment:
     """Candidate grids for one moment, and where the sampled coordinates are on its scale."""
 
     def __init__(self, kind: type[SpacedGrid], levels: int, magnitude: Tensor, usable: Tensor, judged: Tensor) -> None:
@@ -87,15 +115,7 @@ class _Moment:
         self.kind, self.levels = kind, levels
         one = torch.ones(())
         position = kind.position(torch.where(usable, magnitude, one))
-        # NumPy's sort is vectorised where the processor allows it.
-        ordered = torch.from_numpy(np.sort(torch.where(usable, position, torch.inf).numpy(), axis=1))
-        count = usable.sum(dim=1, keepdim=True)
-        ends = []
-        for quantiles in (LOW, HIGH):
-            at = torch.tensor(quantiles, dtype=torch.float64) * (count - 1).clamp(min=0)
-            end = ordered.gather(1, at.round().long())
-            ends.append(torch.where(count > 0, end, 0.0))  # a run of zeros needs no grid
-        self._low, self._high = ends
+        self._low, self._high = quantiles_of(position, usable, LOW, HIGH)
         self._position = position.flatten()[judged] * kind.units
         self._run = judged // magnitude.shape[1]
 
@@ -132,17 +152,12 @@ def choose_grids(
         guard: judges the sample.
         size: coordinates, in order, that share grids; None for one grid a moment.
     """
-    sample = _Sample.of(m, v, size)
-    if size is None and 4 * int(sample.usable.sum()) < sample.usable.numel() < m.numel():
-        there = (m != 0) & (v > 0)  # most are zero: look at the others
-        sample = _Sample.of(m[there], v[there], None)
-    judged = sample.usable.flatten().nonzero().flatten()
-    judged = judged[:: max(1, -(-len(judged) // _COST_SAMPLE))]
-    first = _Moment(kind, m_levels, sample.m.abs(), sample.usable, judged)
-    second = _Moment(kind, v_levels, sample.v, sample.usable, judged)
-    # First moments as magnitudes: no guard looks at a sign but to compare it, and no code changes it.
-    states = (sample.m.flatten()[judged].abs(), sample.v.flatten()[judged])
-    choice = _FIRST
+    sample = Sample.of(m, v, size)
+    judged = sample.judged
+    first = Moment(kind, m_levels, sample.m.abs(), sample.usable, judged)
+    second = Moment(kind, v_levels, sample.v, sample.usable, judged)
+    states = sample.states()
+    choice = FIRST
     if len(judged):
         if isinstance(guard, CompiledSearch) and size is None:
             choice = guard.choose(states, (first.candidates(), second.candidates()), choice)
@@ -163,8 +178,8 @@ def choose_grids(
 class _Trials(NamedTuple):
     """What a choice is judged by, in torch."""
 
-    first: _Moment
-    second: _Moment
+    first: Moment
+    second: Moment
     states: tuple[Tensor, Tensor]
     guard: Guard
 

@@ -38,16 +38,14 @@ class Kernel:
 
     @classmethod
     def of(cls, codec: Codec) -> Kernel | None:
-        """The loops of a codec, or None: there are some for single grids of `log8` and `lin8`, and for `bf16`."""
+        """The loops of a codec, or None: there are some for `bf16`, and for `log8`, `lin8` and `ratio8` per tensor."""
         parameters = parameters_of(codec)
         return None if parameters is None else cls(codec, parameters)
 
     def encode(self, m: Tensor, v: Tensor) -> Codes:
         """Codes of both moments, unguarded; see `Codec.encode`."""
         codes = self._empty_codes(len(m))
-        loops = LOOPS[type(self.codec)]
-        loops.nearest(self._m, bits(m), codes.m.numpy())
-        loops.nearest(self._v, bits(v), codes.v.numpy())
+        LOOPS[type(self.codec)].encode(self._m, self._v, bits(m), bits(v), codes.m.numpy(), codes.v.numpy())
         return codes
 
     def guarded(self, constants: GuardConstants[float], m: Tensor, v: Tensor, threads: int = 1) -> Escaped:
@@ -77,9 +75,8 @@ class Kernel:
     def decode(self, codes: Codes) -> tuple[Tensor, Tensor]:
         """What codes decode to, without exact pairs; see `Codec.decode`."""
         m, v = (torch.empty(len(codes.m), dtype=torch.float32) for _ in range(2))
-        loops = LOOPS[type(self.codec)]
-        loops.level(self._m, codes.m.contiguous().numpy(), bits(m))
-        loops.level(self._v, codes.v.contiguous().numpy(), bits(v))
+        arrays = (codes.m.contiguous().numpy(), codes.v.contiguous().numpy())
+        LOOPS[type(self.codec)].decode(self._m, self._v, *arrays, bits(m), bits(v))
         return m, v
 
     def recovered(
@@ -147,7 +144,7 @@ def compiled_pass(kind: type[Codec]) -> Passes:
 
 
 def _guarded(loops: CodecLoops) -> Callable[..., int]:
-    nearest, level, judge, zero = loops.nearest, loops.level, compiled_guard(), loops.code_type(0)
+    encode, decode, judge, zero = loops.encode, loops.decode, compiled_guard(), loops.code_type(0)
     escape = loops.code_type(loops.escape)
     any_of, add_escapes = _marks(escape)
 
@@ -159,10 +156,8 @@ def _guarded(loops: CodecLoops) -> Callable[..., int]:
         for begin in range(0, len(m), BLOCK):
             end = min(begin + BLOCK, len(m))
             size = end - begin
-            nearest(m_grid, m_bits[begin:end], m_codes[begin:end])
-            nearest(v_grid, v_bits[begin:end], v_codes[begin:end])
-            level(m_grid, m_codes[begin:end], m_hat_bits[:size])
-            level(v_grid, v_codes[begin:end], v_hat_bits[:size])
+            encode(m_grid, v_grid, m_bits[begin:end], v_bits[begin:end], m_codes[begin:end], v_codes[begin:end])
+            decode(m_grid, v_grid, m_codes[begin:end], v_codes[begin:end], m_hat_bits[:size], v_hat_bits[:size])
             judge(k, inflation, m[begin:end], v[begin:end], m_hat[:size], v_hat[:size], marks[:size])
             mark_outside_domain(m_bits[begin:end], v_bits[begin:end], marks[:size])
             mark_outside_domain(m_hat_bits[:size], v_hat_bits[:size], marks[:size])
@@ -187,14 +182,13 @@ def make_block_recovery(kind: type[Codec]) -> Callable[..., int]:
     the next; `marks`, uint8, is room for `BLOCK` coordinates.
     """
     loops = LOOPS[kind]
-    level = loops.level
+    decode = loops.decode
     any_of, add_escapes = _marks(loops.code_type(loops.escape))
 
     @numba.njit(error_model="numpy", nogil=True)
     def recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, marks, escapes, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
         marks[:] = 0
-        level(m_grid, m_codes, m_bits)
-        level(v_grid, v_codes, v_bits)
+        decode(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits)
         add_escapes(m_codes, marks[: len(m_codes)])
         if any_of(marks):
             for i in range(len(m_codes)):

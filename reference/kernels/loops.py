@@ -6,6 +6,7 @@ into vector instructions, and in others it does not.  Moments are worked on as t
     log8    nearest: the cell of the leading bits says how many thresholds lie below it, one comparison settles the rest
     lin8    nearest: integers, and one product in binary64 in place of a division; decode: an integer product
     bf16    integers
+    ratio8  the second moment as log8's; the first by a quotient in binary64, decode by one product of binary32
 
 Claimed: the codes and levels of `codecs`, bit for bit.  `nearest_on_bits` is exact: with `t = distance + pitch // 2` an
 integer, the quotient wanted is `floor(t / pitch)`, and `(t + 1/2) / pitch` is at least `1/(2*pitch) >= 2**-32` from
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from guarded_moments.reference.codecs import BFloat16, Codec, FloatGrid, Lin8, Log8, LogGrid
+from guarded_moments.reference.codecs import BFloat16, Codec, FloatGrid, Lin8, Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.eight_bit import ESCAPE, EightBit
 from guarded_moments.reference.codecs.tables import thresholds
 
@@ -56,6 +57,14 @@ class OnBits(NamedTuple):
 
 class Halves(NamedTuple):
     """bf16 has no parameters."""
+
+
+class OnRoots(NamedTuple):
+    """The first moment of `ratio8`: multiples of a step times the second's root."""
+
+    step: np.float64
+    multiples: Any  #: float32, (256,): what each byte stands for, times the step
+    roots: Any  #: float32, (256,): of what each byte of the second moment stands for
 
 
 @numba.njit(error_model="numpy")
@@ -114,21 +123,54 @@ def widened_half(grid: Any, codes: Any, bits: Any) -> None:  # noqa: ANN401, ARG
         bits[i] = np.uint32(np.uint32(codes[i]) << _HALF_WORD)
 
 
-class CodecLoops(NamedTuple):
-    """One codec's loops and what they need."""
+@numba.njit(error_model="numpy")
+def nearest_ratio(m_grid: Any, v_grid: Any, m_bits: Any, v_bits: Any, m_codes: Any, v_codes: Any) -> None:  # noqa: ANN401 - as above
+    """Codes of the second moments, then the nearest multiples of their roots, ties to even."""
+    nearest_on_table(v_grid, v_bits, v_codes)
+    m = m_bits.view(np.float32)
+    for i in range(len(m_codes)):
+        unit = m_grid.step * np.float64(m_grid.roots[v_codes[i]])
+        multiple = np.rint(np.float64(m[i]) / (unit if v_codes[i] != 0 else np.inf))
+        m_codes[i] = np.uint8(np.int8(min(max(multiple, -127.0), 127.0)))
 
-    nearest: Callable[[Any, Any, Any], None]
-    level: Callable[[Any, Any, Any], None]
+
+@numba.njit(error_model="numpy")
+def level_ratio(m_grid: Any, v_grid: Any, m_codes: Any, v_codes: Any, m_bits: Any, v_bits: Any) -> None:  # noqa: ANN401 - as above
+    """What codes decode to; zero for an escape."""
+    level_on_table(v_grid, v_codes, v_bits)
+    m = m_bits.view(np.float32)
+    for i in range(len(m_codes)):
+        m[i] = m_grid.multiples[m_codes[i]] * m_grid.roots[v_codes[i]]
+
+
+class CodecLoops(NamedTuple):
+    """One codec's loops over both moments and what they need."""
+
+    encode: Callable[..., None]  #: `(m_grid, v_grid, m_bits, v_bits, m_codes, v_codes)`
+    decode: Callable[..., None]  #: `(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits)`
     code_type: type[np.unsignedinteger[Any]]
     escape: int  #: the first moment's code where the pair is kept exactly; the second is then 0
+
+
+def _each(loop: Callable[[Any, Any, Any], None]) -> Callable[..., None]:
+    """A loop over one moment, over both."""
+
+    @numba.njit(error_model="numpy")
+    def both(m_grid, v_grid, m_from, v_from, m_into, v_into):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        loop(m_grid, m_from, m_into)
+        loop(v_grid, v_from, v_into)
+
+    result: Callable[..., None] = both
+    return result
 
 
 #: Of each codec that has any, by type; `joint` is a `Log8` in layout alone, and tries more than the nearest.
 LOOPS: Mapping[type[Codec], CodecLoops] = MappingProxyType(
     {
-        Log8: CodecLoops(nearest_on_table, level_on_table, np.uint8, ESCAPE),
-        Lin8: CodecLoops(nearest_on_bits, level_on_bits, np.uint8, ESCAPE),
-        BFloat16: CodecLoops(nearest_half, widened_half, np.uint16, 0x8000),
+        Log8: CodecLoops(_each(nearest_on_table), _each(level_on_table), np.uint8, ESCAPE),
+        Lin8: CodecLoops(_each(nearest_on_bits), _each(level_on_bits), np.uint8, ESCAPE),
+        BFloat16: CodecLoops(_each(nearest_half), _each(widened_half), np.uint16, 0x8000),
+        Ratio8: CodecLoops(nearest_ratio, level_ratio, np.uint8, ESCAPE),
     }
 )
 
@@ -140,6 +182,11 @@ def parameters_of(codec: Codec) -> tuple[Any, Any] | None:
     """
     if isinstance(codec, BFloat16):
         return Halves(), Halves()
+    if isinstance(codec, Ratio8):
+        if not isinstance(codec.v_grid, LogGrid):
+            return None
+        multiples, roots, decoded = (table.numpy() for table in codec.tables())
+        return OnRoots(np.float64(codec.steps), multiples, roots), _on_table(codec.v_grid, 0xFF, decoded)
     if not isinstance(codec, EightBit) or type(codec) not in LOOPS:
         return None
     tables = codec.tables() if isinstance(codec.m_grid, LogGrid) and isinstance(codec.v_grid, LogGrid) else None

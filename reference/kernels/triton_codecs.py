@@ -43,7 +43,7 @@ from guarded_moments.reference.codecs import Codec, Codes, Escaped
 from guarded_moments.reference.errors import FormatError, UnsupportedError
 from guarded_moments.reference.guard.closed_form import bound_inflation, make_deviation_bound
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.kernels.loops import LOOPS, parameters_of
+from guarded_moments.reference.kernels.loops import LOOPS, OnRoots, parameters_of
 from guarded_moments.reference.kernels.triton_loops import Loops, domain, grid_array, loops_for
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
@@ -272,9 +272,11 @@ class TritonKernel:
 
     @classmethod
     def of(cls, codec: Codec, device: torch.device | str) -> TritonKernel | None:
-        """The kernels of a codec, or None: there are some where `Kernel` has loops."""
+        """The kernels of a codec, or None: there are some where `Kernel` has loops, but for `ratio8`."""
         parameters = parameters_of(codec)
-        return None if parameters is None else cls(codec, parameters, device)
+        if parameters is None or isinstance(parameters[0], OnRoots):
+            return None
+        return cls(codec, parameters, device)
 
     def encode(self, m: Tensor, v: Tensor) -> Codes:
         """Codes of both moments, unguarded; see `Codec.encode`."""

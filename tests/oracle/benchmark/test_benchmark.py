@@ -57,7 +57,7 @@ def test_every_codec_was_audited_and_holds(found: Benchmark) -> None:
 
 
 def test_the_compiled_loops_were_timed_in_every_round(found: Benchmark) -> None:
-    assert list(found.compiled) == ["log8", "lin8", "bf16"]
+    assert list(found.compiled) == ["log8", "lin8", "bf16", "ratio8"]
     page, data = markdown(found, "gmc bench"), as_json(found)
     for name, rounds in found.compiled.items():
         assert len(rounds) == SETTING.rounds

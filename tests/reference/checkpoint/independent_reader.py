@@ -173,12 +173,34 @@ def decoded(entry: dict[str, Any], taken: dict[str, bytes], k: int, m: int, v: i
         scales = [struct.unpack_from("<I", taken[name], 4 * (k // 256))[0] for name in ("m_scales", "v_scales")]
         entries = (dynamic_map(signed=True)[m], dynamic_map(signed=False)[v])
         return None if m == v == 0 else (multiplied(entries[0], scales[0]), multiplied(entries[1], scales[1]))
-    require(codec in {"log8", "joint", "lin8"}, f"the codec {codec}")
+    require(codec in {"log8", "joint", "lin8", "ratio8"}, f"the codec {codec}")
     if m == 0x80:
         return None
+    if codec == "ratio8":
+        return ratio(entry, taken, k, m, v)
     m_grid, v_grid = grids_of(entry, taken, k // entry["parameters"].get("size", k + 1))
     m_bits = level(codec, m_grid, (m & 0x7F) - 1) | (m & 0x80) << 24 if m & 0x7F else 0
     return m_bits, level(codec, v_grid, v - 1) if v else 0
+
+
+def ratio(entry: dict[str, Any], taken: dict[str, bytes], k: int, m: int, v: int) -> tuple[int, int]:
+    """The bits that coordinate `k` of `ratio8` decodes to."""
+    said = entry["parameters"]
+    if "grid" in said:
+        (origin, pitch), step = said["grid"], said["step"]
+    else:
+        run = k // said["size"]
+        origin = 512 * struct.unpack_from("<h", taken["v_origins"], 2 * run)[0]
+        pitch = 4 * struct.unpack_from("<H", taken["v_pitches"], 2 * run)[0]
+        (step,) = struct.unpack_from("<H", taken["m_steps"], 2 * run)
+    require(origin % 2 == pitch % 2 == 0, "an odd origin or pitch")
+    (step_value,) = struct.unpack("<f", struct.pack("<I", step << 16))
+    (multiple,) = struct.unpack("<f", struct.pack("<f", (m - 256 if m & 0x80 else m) * step_value))
+    if v == 0:
+        return multiplied(*struct.unpack("<II", struct.pack("<ff", multiple, 0.0))), 0
+    position = origin + (v - 1) * pitch
+    (first,) = struct.unpack("<I", struct.pack("<f", multiple))
+    return multiplied(first, log_level(position // 2)), log_level(position)
 
 
 # 3: the tensors
@@ -197,7 +219,7 @@ class Reader:
         return taken
 
 
-ORDER = ("m_origins", "v_origins", "m_pitches", "v_pitches", "m_scales", "v_scales")
+ORDER = ("m_origins", "v_origins", "m_pitches", "v_pitches", "m_scales", "v_scales", "m_steps")
 
 
 def moments_of(entry: dict[str, Any], readers: dict[str, Reader]) -> tuple[Array, Array]:

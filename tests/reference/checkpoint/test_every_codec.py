@@ -132,7 +132,7 @@ def test_grids_of_an_earlier_checkpoint_are_taken_where_they_suit(native: dict[s
     same = [one.codec == before.codec for one, before in zip(again.tensors, earlier.tensors, strict=True)]
     assert same == [True, False, True, True], "the second has another size"
     assert audit(again, other).holds
-    for codec in ("lin8", "bf16", "blockwise8"):
+    for codec in ("lin8", "bf16", "blockwise8", "ratio8"):
         assert audit(compressed(other, codec=codec, grids_from=earlier), other).holds
     blocks = compressed(other, codec="blockwise8", grids_from=compressed(native, codec="blockwise8"))
     assert differences(recover(blocks), recover(compressed(other, codec="blockwise8"))) == [], "scales are the data's"

@@ -57,7 +57,7 @@ def test_a_reader_written_from_the_specification_recovers_every_sample(name: str
     assert checkpoint == plain(recover(state))
 
 
-@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8"])
+@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8", "ratio8"])
 def test_unusual_coordinates_and_layouts_are_recovered_too(codec: str) -> None:
     moments = torch.tensor([[1e-4, float("nan"), -2e-4], [0.0, -0.0, 3e-5]])
     square = torch.arange(6.0).view(2, 3).t()

@@ -1,11 +1,14 @@
 """Every codec beside its scalar twin, and what the protocol promises of all of them."""
 
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference.codecs.twins import BLOCK, Twin, dynamic_values, families, twin_of
+from tests.reference.codecs.twins import BLOCK, Ratio8Twin, Twin, dynamic_values, families, member, root, twin_of
 from tests.reference.guard.cases import Setting
 from tests.strategies import LARGEST_FINITE, SIGN, SPECIAL_BITS, bits_of, floats_of, wild
 from torch import Tensor
@@ -18,18 +21,21 @@ from guarded_moments.reference.codecs import (
     Codec,
     Codes,
     FloatGrid,
+    GridFamily,
     Joint,
     Lin8,
     Log8,
     LogGrid,
+    Ratio8,
 )
 from guarded_moments.reference.codecs.blockwise8 import dynamic_map
-from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS, EightBit
+from guarded_moments.reference.codecs.eight_bit import ESCAPE, M_LEVELS, V_LEVELS, EightBit
 from guarded_moments.reference.errors import FormatError
 from guarded_moments.reference.floats import hex_of
 
 ENDS = [(-40.0, -3.0), (-126.0, 127.5), (-20.0, -19.9)]
 
+TRAINED_V = LogGrid(-47.0419921875, 0.13385009765625, V_LEVELS)
 TRAINED = (
     LogGrid(-23.6123046875, 0.1338348388671875, M_LEVELS),
     LogGrid(-47.0419921875, 0.1338348388671875, V_LEVELS),
@@ -51,6 +57,11 @@ EXAMPLES: dict[str, Codec] = {
         torch.tensor([1.0, 3e-5, 0.0, 1e-45, 3.4e38, 0.1]), torch.tensor([2e-9, 0.0, 1.0, 1e30, 1e-40, 7.0])
     ),
     "joint": Joint(*TRAINED),
+    "ratio8, trained": Ratio8(TRAINED_V, torch.tensor([0.0264892578125])),
+    "ratio8, whole octaves": Ratio8(LogGrid(-64.0, 0.5, V_LEVELS), torch.tensor([1.0])),
+    "ratio8, narrowest": Ratio8(LogGrid(-126.0, 2.0**-14, V_LEVELS), torch.tensor([2.0**-62])),
+    "ratio8, highest": Ratio8(LogGrid(127.5 - 63.5, 0.25, V_LEVELS), torch.tensor([255.0 * 2.0**49])),
+    "ratio8, family": Ratio8(families(LogGrid, ENDS, V_LEVELS, 500), torch.tensor([0.03125, 7.0, 2.0**-40])),
 }
 
 every_codec = pytest.mark.parametrize("codec", EXAMPLES.values(), ids=EXAMPLES)
@@ -126,7 +137,7 @@ def test_codes_change_where_the_twins_do(codec: Codec) -> None:
     twin = twin_of(codec)
     for moment in (0, 1):
         found = edges(codec, moment)
-        assert len(found) >= 2 * (126, 254)[moment] or isinstance(codec, BFloat16 | Blockwise8)
+        assert len(found) >= 2 * (126, 254)[moment] or isinstance(codec, BFloat16 | Blockwise8 | Ratio8)
         for value in found.tolist():
             pair = (value, 1.0) if moment == 0 else (1.0, value)
             code = codec.encode(torch.tensor(pair[:1]), torch.tensor(pair[1:]))[moment]
@@ -151,6 +162,106 @@ def test_every_code_of_eight_bits_is_a_fixed_point_sorted_and_distinct(name: str
     twin = twin_of(codec)
     assert v.tolist() == [twin.decode(0, code)[1] for code in range(256)]
     assert m.tolist() == [twin.decode(code, 0)[0] for code in m_codes.tolist()]
+
+
+RATIOS = {name: codec for name, codec in EXAMPLES.items() if isinstance(codec, Ratio8)}
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_every_pair_of_codes_of_a_ratio_is_a_fixed_point_sorted_and_distinct(name: str) -> None:
+    codec = RATIOS[name]
+    multiples = torch.arange(-127, 128)
+    m_codes = (multiples & 0xFF).to(torch.uint8)
+    previous = None
+    for code in range(1, 256):
+        v_codes = torch.full_like(m_codes, code)
+        m, v = codec.decode(m_codes, v_codes)
+        assert [x.tolist() for x in codec.encode(m, v)] == [m_codes.tolist(), v_codes.tolist()], f"v code {code}"
+        assert bool((m[1:] > m[:-1]).all()), f"v code {code}"
+        assert torch.equal(m, -m.flip(0)), f"v code {code}"
+        assert bool((m.abs()[multiples != 0] >= torch.finfo(torch.float32).tiny).all()), f"v code {code}"
+        if previous is not None:
+            assert bool((v > previous[1]).all()), f"v code {code}"
+            assert bool((m[128:] > previous[0][128:]).all()), f"v code {code}"
+        previous = m, v
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_every_code_of_both_tables_of_a_ratio_and_their_products_are_correctly_rounded(name: str, budget: int) -> None:
+    """The tables against mpmath; products against fractions, with --oracle all 255 by 256 of them, else an eighth."""
+    codec = RATIOS[name]
+    twin = Ratio8Twin(codec)
+    if not isinstance(codec.v_grid, GridFamily):
+        first, roots, second = (table.tolist() for table in codec.tables())
+        step = Fraction(float(codec.steps))
+        assert [Fraction(x) for x in first] == [k * step for k in [*range(128), 0, *range(-127, 0)]]
+        assert roots == [root(code, member(codec.v_grid, 0)) for code in range(256)]
+        assert second == [twin.decode(0, code)[1] for code in range(256)]
+    every = torch.arange(256).to(torch.uint8)
+    for code in range(256) if budget > 1 else (0, 1, *range(2, 255, 8), 255):
+        m, v = codec.decode(every, torch.full_like(every, code))
+        for m_code, m_hat, v_hat in zip(range(256), m.tolist(), v.tolist(), strict=True):
+            if m_code != ESCAPE:
+                expected = [hex_of(x) for x in twin.decode(m_code, code)]
+                assert [hex_of(m_hat), hex_of(v_hat)] == expected, f"codes {m_code, code}"
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_a_first_moment_half_way_between_two_multiples_becomes_the_even_one(name: str) -> None:
+    codec = RATIOS[name]
+    twin = Ratio8Twin(codec)
+    tried = 0
+    for code in range(1, 256, 6):
+        v = codec.decode(torch.zeros(1, dtype=torch.uint8), torch.tensor([code], dtype=torch.uint8))[1]
+        unit = Fraction(float(codec.steps[0])) * Fraction(root(code, member(codec.v_grid, 0)))
+        for half in (0.5, 1.5, 30.5, 125.5, 126.5, 127.5):
+            middle = torch.tensor([float(Fraction(half) * unit)])
+            around = torch.cat([torch.nextafter(middle, torch.zeros(1)), middle, torch.nextafter(middle, 2 * middle)])
+            values = torch.cat([around, -around])
+            codes = codec.encode(values, v.expand(6))
+            expected = [twin.encode(m, float(v)) for m in values.tolist()]
+            assert list(zip(codes.m.tolist(), codes.v.tolist(), strict=True)) == expected, f"{half} of {unit}"
+            tried += sum(Fraction(m) == Fraction(half) * unit for m in around.tolist())
+    assert tried >= 6 or name != "ratio8, whole octaves", "no exact tie among them"
+
+
+def test_a_ratio_keeps_zeros_and_nothing_beside_a_second_moment_of_zero() -> None:
+    codec = EXAMPLES["ratio8, trained"]
+    m = torch.tensor([0.0, -0.0, 1e-45, -3e38, 0.0, -1e-45, 1e-45])
+    v = torch.tensor([0.0, 0.0, 0.0, 0.0, 1e-45, 1e-9, 3e38])
+
+    codes = codec.encode(m, v)
+
+    assert codes.m.tolist() == [0] * 7
+    assert codes.v.tolist() == [0, 0, 0, 0, 1, codes.v.tolist()[5], 255]
+    m_hat, v_hat = codec.decode(*codes)
+    assert torch.equal(bit_pattern(m_hat), torch.zeros(7, dtype=torch.int32)), "plus zero"
+    assert (v_hat == 0).tolist() == (v == 0).tolist()
+
+
+def test_parameters_of_a_ratio_that_are_none_are_refused() -> None:
+    good: dict[str, Any] = {"grid": [-3000000, 8000], "step": 0x3D00}
+    assert Ratio8.from_parameters(good, {}).steps.tolist() == [0.03125]
+    for bad in (
+        {"grid": [-3000001, 8000]},
+        {"grid": [-3000000, 8001]},
+        {"step": 0},
+        {"step": 0xBD00},  # negative
+        {"step": 0x7F80},  # infinite
+        {"step": 0x7FC0},  # NaN
+        {"step": 0x5C00},  # 2**57
+        {"step": 0x207F},  # below 2**-62
+        {"step": -1},
+        {"step": 1 << 16},
+        {"step": 0.03125},
+        {"step": 0x3D00 + (1 << 64)},
+    ):
+        with pytest.raises((FormatError, TypeError, ValueError, RuntimeError)):
+            Ratio8.from_parameters({**good, **bad}, {})
+    other = families(FloatGrid, ENDS, V_LEVELS, 500)
+    for steps, grids in ((torch.tensor([0.03]), TRAINED_V), (torch.ones(2), TRAINED_V), (torch.ones(3), other)):
+        with pytest.raises(FormatError):
+            Ratio8(grids, steps)
 
 
 def test_every_code_of_bfloat16_is_a_fixed_point_and_torch_agrees() -> None:
@@ -254,14 +365,17 @@ def test_foreign_parameters_are_refused(data: st.DataObject, name: str) -> None:
     numbers = st.integers() | st.floats() | st.none() | st.text(max_size=2)
     parameters = data.draw(
         st.dictionaries(
-            st.sampled_from(("grids", "size")), numbers | st.lists(st.lists(numbers, max_size=3), max_size=3)
+            st.sampled_from(("grids", "size", "grid", "step")),
+            numbers | st.lists(st.lists(numbers, max_size=3), max_size=3),
         )
     )
     tensors = {
         name: torch.zeros(2, dtype=dtype)
         for name, dtype in data.draw(
             st.dictionaries(
-                st.sampled_from(("m_origins", "m_pitches", "v_origins", "v_pitches", "m_scales", "v_scales")),
+                st.sampled_from(
+                    ("m_origins", "m_pitches", "v_origins", "v_pitches", "m_scales", "v_scales", "m_steps")
+                ),
                 st.sampled_from((torch.int16, torch.float32, torch.uint8)),
             )
         ).items()
@@ -287,7 +401,12 @@ def test_fitted_parameters_serve_any_tensor(name: str, rng: np.random.Generator)
 
 
 def test_parameters_of_another_tensor_are_refused() -> None:
-    for codec in (EXAMPLES["log8, family"], EXAMPLES["lin8, family"], EXAMPLES["blockwise8"]):
+    for codec in (
+        EXAMPLES["log8, family"],
+        EXAMPLES["lin8, family"],
+        EXAMPLES["blockwise8"],
+        EXAMPLES["ratio8, family"],
+    ):
         with pytest.raises(FormatError, match=r"do not fit"):
             codec.require_numel(10_000)
 

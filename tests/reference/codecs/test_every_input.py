@@ -14,10 +14,10 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from tests.reference.codecs.twins import PRECISION, dynamic_values
+from tests.reference.codecs.twins import PRECISION, dynamic_values, root
 from tests.strategies import LARGEST_FINITE
 
-from guarded_moments.reference.codecs import BFloat16, Blockwise8, Codec, FloatGrid, Joint, Lin8, Log8, LogGrid
+from guarded_moments.reference.codecs import BFloat16, Blockwise8, Codec, FloatGrid, Joint, Lin8, Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS
 from guarded_moments.reference.floats import bits_of
 
@@ -28,8 +28,10 @@ CODECS: dict[str, Codec] = {
     "lin8": Lin8(FloatGrid.spanning(-23.6, -6.75, M_LEVELS), FloatGrid.spanning(-47.04, -13.1, V_LEVELS)),
     "bf16": BFloat16(),
     "blockwise8": Blockwise8(torch.ones(1 << 13), torch.ones(1 << 13)),  # a scale of one: the map itself
+    "ratio8": Ratio8(LogGrid.spanning(-47.04, -13.1, V_LEVELS), torch.tensor([0.0264892578125])),
 }
 STRETCH = 1 << 16
+BESIDE_CODE = 131  #: the second moment beside which first moments are tried, where it matters
 BEFORE = 8  #: numbers on either side of a change that are tried without `--oracle`
 
 
@@ -44,8 +46,15 @@ def first_bits(codec: Codec, moment: int) -> tuple[Bits, Bits]:
         zero = values.index(Fraction(0))
         means = [(a + b) / 2 for a, b in pairwise(values[zero:])]
         return np.array([0, *(at_least(mean) for mean in means)]), np.arange(zero, len(values))
-    assert isinstance(codec, Log8 | Lin8)
-    grid = codec.m_grid if moment == 0 else codec.v_grid
+    if isinstance(codec, Ratio8) and moment == 0:  # beside the second moment that every first one is tried with
+        assert isinstance(codec.v_grid, LogGrid)
+        unit = Fraction(float(codec.steps)) * Fraction(root(BESIDE_CODE, codec.v_grid))
+        halves = [(Fraction(i) - Fraction(1, 2)) * unit for i in range(1, 128)]
+        # A tie goes to the even multiple, the lower where the upper is odd.
+        changes = [at_least(x) + (i % 2 and value_of(at_least(x)) == x) for i, x in enumerate(halves, 1)]
+        return np.array([0, *changes]), np.arange(128)
+    assert isinstance(codec, Log8 | Lin8 | Ratio8)
+    grid = codec.m_grid if moment == 0 and not isinstance(codec, Ratio8) else codec.v_grid
     found = [0, 1]  # zero, and everything else up to the first change
     for i in range(1, grid.levels):
         if isinstance(grid, FloatGrid):
@@ -72,7 +81,12 @@ def wrong(codec: Codec, begin: int, end: int, firsts: list[tuple[Bits, Bits]], *
     """Bits of the first number in a stretch that gets another code than it must."""
     bits = torch.arange(begin, end, dtype=torch.int32)
     magnitude = bits.view(torch.float32)
-    codes = codec.encode(-magnitude if negative else magnitude, magnitude)
+    m, v = -magnitude if negative else magnitude, magnitude
+    codes = codec.encode(m, v)
+    if isinstance(codec, Ratio8):
+        zero, code = torch.tensor([0, BESIDE_CODE], dtype=torch.uint8).split(1)
+        beside = codec.decode(zero, code)[1]
+        codes = codes._replace(m=codec.encode(m, beside.expand(len(m))).m)
     for moment, (first, of) in enumerate(firsts):
         inside = np.unique(np.clip(np.append(first, [begin, end]), begin, end))
         expected = torch.from_numpy(
@@ -94,6 +108,8 @@ def negatives(codec: Codec, firsts: tuple[Bits, Bits]) -> tuple[Bits, Bits]:
         return np.array([0, *above]), 127 - np.arange(128)
     if isinstance(codec, BFloat16):
         return first, codes | 0x8000  # minus zero included: what rounds to it has the code of the escape
+    if isinstance(codec, Ratio8):
+        return first, -codes & 0xFF
     return first, np.where(codes > 0, codes | 0x80, codes)
 
 

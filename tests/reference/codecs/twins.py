@@ -6,6 +6,7 @@ from (a grid, a map and a scale) and share none of its formulas.
 
 from bisect import bisect
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import mpmath
 import numpy as np
 import torch
 
-from guarded_moments.reference.codecs import BFloat16, Blockwise8, Codec, FloatGrid, GridFamily, LogGrid
+from guarded_moments.reference.codecs import BFloat16, Blockwise8, Codec, FloatGrid, GridFamily, LogGrid, Ratio8
 from guarded_moments.reference.codecs.eight_bit import EightBit
 from guarded_moments.reference.floats import LARGEST_FINITE_BITS, bits_of, from_bits
 
@@ -38,6 +39,8 @@ def twin_of(codec: Codec) -> Twin:
         return EightBitTwin(codec)
     if isinstance(codec, Blockwise8):
         return Blockwise8Twin(codec)
+    if isinstance(codec, Ratio8):
+        return Ratio8Twin(codec)
     assert isinstance(codec, BFloat16)
     return BFloat16Twin()
 
@@ -83,6 +86,7 @@ def nearest(magnitude: float, grid: LogGrid | FloatGrid) -> int:
     return min(max(index, 0), grid.levels - 1) + 1
 
 
+@cache
 def level(code: int, grid: LogGrid | FloatGrid) -> float:
     """Zero, or the level correctly rounded."""
     if code == 0:
@@ -98,6 +102,56 @@ def rounded(exact: mpmath.mpf) -> float:
     """To the nearest binary32; no power of two here is a tie."""
     with mpmath.workprec(24):
         return float(+exact)
+
+
+class Ratio8Twin:
+    """ratio8: what is nearest by fractions, what is decoded by a power of two and a product, each rounded by hand."""
+
+    def __init__(self, codec: Ratio8) -> None:
+        self.codec = codec
+
+    def _at(self, place: int) -> tuple[LogGrid | FloatGrid, Fraction]:
+        family = self.codec.v_grid
+        group = place // family.size if isinstance(family, GridFamily) else 0
+        return member(family, place), Fraction(float(self.codec.steps[group]))
+
+    def encode(self, m: float, v: float, place: int = 0) -> tuple[int, int]:
+        """See `Twin`."""
+        grid, step = self._at(place)
+        v_code = nearest(v, grid)
+        if v_code == 0:
+            return 0, 0
+        multiple = round(Fraction(m) / (step * Fraction(root(v_code, grid))))  # of Python: ties to even
+        return min(max(multiple, -127), 127) & 0xFF, v_code
+
+    def decode(self, m_code: int, v_code: int, place: int = 0) -> tuple[float, float]:
+        """See `Twin`."""
+        grid, step = self._at(place)
+        multiple = m_code - 256 if m_code > 0x80 else m_code
+        exact = multiple * step * Fraction(root(v_code, grid))
+        # The sign of a zero is the product's: of no code that an encoder makes.
+        zero = -0.0 if multiple < 0 else 0.0
+        return nearest_binary32(exact) if exact else zero, level(v_code, grid)
+
+
+@cache
+def root(code: int, grid: LogGrid | FloatGrid) -> float:
+    """Zero, or the root of the exact level correctly rounded."""
+    assert isinstance(grid, LogGrid)
+    if code == 0:
+        return 0.0
+    with mpmath.workprec(PRECISION):
+        exact = mpmath.sqrt(mpmath.mpf(2) ** mpmath.mpf(grid.exponent(code - 1)))
+    return rounded(exact)
+
+
+def nearest_binary32(exact: Fraction) -> float:
+    """To nearest, ties to even, of what lies among normal numbers."""
+    magnitude = abs(exact)
+    ulp = Fraction(2) ** (magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - 24)
+    while magnitude >= 2**24 * ulp:
+        ulp *= 2
+    return float(round(exact / ulp) * ulp)
 
 
 class BFloat16Twin:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import BFloat16, Codec, FloatGrid, Lin8, Log8, LogGrid
+from guarded_moments.reference.codecs import BFloat16, Codec, FloatGrid, Lin8, Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.tables import levels, thresholds
 from guarded_moments.reference.guard import GuardConstants, guard_constants
 from guarded_moments.reference.hyperparameters import Hyperparameters
@@ -26,6 +26,8 @@ def codecs() -> Iterator[Codec]:
     yield Lin8(FloatGrid(1 << 23, 16910368, 127), FloatGrid(1 << 23, 1, 255))  # the widest and the narrowest
     yield Log8(LogGrid(-126.0, 2.0, 127), LogGrid(-100.25, 0.5, 255))  # thresholds that are powers of two
     yield BFloat16()
+    for (_, (v_low, v_high)), step in zip(SPANS, (0.0264892578125, 2.0**-62, 255 * 2.0**49), strict=True):
+        yield Ratio8(LogGrid.spanning(v_low, v_high, 255), torch.tensor([step]))
 
 
 def constants(tolerance: float = 0.01, bound: float = 1.0) -> GuardConstants[float]:
@@ -62,11 +64,24 @@ def turning_points(codec: Codec) -> tuple[Tensor, Tensor]:
     """Numbers at which an encoder decides: thresholds, levels and format limits, each with its neighbours."""
     if isinstance(codec, (Log8, Lin8)):
         found = [_around(_of_grid(grid)) for grid in (codec.m_grid, codec.v_grid)]
+    elif isinstance(codec, Ratio8):
+        return _around_multiples(codec)
     else:
         halves = torch.arange(0, 0x7F80, 7, dtype=torch.int64)
         found = [_around(torch.cat([halves << 16, (halves << 16) + 0x8000]))] * 2
     size = max(len(part) for part in found)
     m, v = (part.repeat(-(-size // len(part)))[:size] for part in found)
+    return torch.cat([m, -m]), torch.cat([v, v])
+
+
+def _around_multiples(codec: Ratio8) -> tuple[Tensor, Tensor]:
+    """Beside every second moment that has a code and its thresholds, the middles between multiples and beyond them."""
+    seconds = _around(_of_grid(codec.v_grid))
+    roots = codec.tables()[1][codec.encode(torch.zeros_like(seconds), seconds).v.long()].double()
+    halves = torch.tensor([0, 0.5, 1, 1.5, 2.5, 64.5, 125.5, 126.5, 127, 127.5, 128, 1e9], dtype=torch.float64)
+    middles = (halves.unsqueeze(1) * codec.steps.double() * roots).float()
+    bits = (middles.view(torch.int32) + torch.arange(-1, 2, dtype=torch.int32).view(3, 1, 1)).clamp(0, 0x7F7F_FFFF)
+    m, v = (x.flatten() for x in torch.broadcast_tensors(bits.view(torch.float32), seconds))
     return torch.cat([m, -m]), torch.cat([v, v])
 
 

@@ -27,7 +27,7 @@ from guarded_moments.reference.kernels.guarding import inlined
 from guarded_moments.reference.op_models import Interpolation
 from guarded_moments.reference.whole_tensor import WholeTensor
 
-CODECS = {codec.name: codec for codec in list(codecs())[:2]} | {"bf16": list(codecs())[-1]}
+CODECS = {codec.name: codec for codec in reversed(list(codecs()))}  # of each name the first
 ADAM = Hyperparameters(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, decoupled=True)
 ADAM_WITH_DECAY = replace(ADAM, weight_decay=0.1, decoupled=False)
 FUSED = IMPLEMENTATIONS["torch-2.13-cpu-avx2/fused"]

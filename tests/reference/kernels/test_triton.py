@@ -31,7 +31,7 @@ from guarded_moments.reference.kernels.loops import Halves, OnBits, OnTable  # n
 from guarded_moments.reference.kernels.triton_codecs import TritonKernel  # noqa: E402
 from guarded_moments.reference.kernels.triton_loops import domain, loops_for  # noqa: E402
 
-CODECS = {f"{codec.name}-{place}": codec for place, codec in enumerate(codecs())}
+CODECS = {f"{codec.name}-{place}": codec for place, codec in enumerate(codecs()) if codec.name != "ratio8"}
 MODELS = {
     model.name: model
     for known in IMPLEMENTATIONS.values()

@@ -8,8 +8,8 @@ compared.  The statement here is about that very number, `compared`: it is at le
     constant   K <= f, t*t*f <= K: rounded up once
 
 Claimed: `evaluation` states this of the source as it is, with the number of roundings that `RoundingCount` counts.
-Assumed: no operation of the guard underflows or overflows in binary64, except to nothing that is compared; the guard's
-domain keeps its inputs far from that.  Trusted: this reading of binary64.
+That no operation of the guard leaves the normal range of binary64 is computed elsewhere, for every claim
+(`reference.guard.binary64_range`).  Trusted: this reading of binary64.
 """
 
 from __future__ import annotations

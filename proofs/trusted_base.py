@@ -62,10 +62,11 @@ constants are made: the op model's own source is run once on ranges, with everyt
 each operand, and a claim for which a result may be beyond binary32 is refused (`reference.guard.overflow`). Trusted are
 the rules of that arithmetic, one a method; the kernel's theorems are about real numbers and do not contain it.
 
-No operation of the guard's evaluation underflows in binary64, and none overflows but to an infinity that the least of
-five bounds drops. For the closed form, the allowance and the bound of a cell by its ends, of op models that hold the
-step size apart, it is computed from their source that none underflows, for the widest ranges that binary32 leaves,
-epsilons below 2**64 and betas from 2**-100 on (`proofs.binary64_range`, which says what is left).
+No operation of the guard and the searches underflows in binary64, and none overflows but to an infinity that a minimum
+drops. This too is computed for every claim when its constants are made: the sources are run once on ranges of
+exponents, with every pair of states and every cell of gradients that the claim admits in one of some hundred cases, and
+a claim for which a product, a quotient or a root may leave the normal range is refused
+(`reference.guard.binary64_range`). Trusted are the rules of that arithmetic, one a method.
 
 The platform's square root is within one unit in the last place of the correctly rounded one: exhausted on a machine by
 `gmc certify-platform`, assumed on another.

@@ -24,7 +24,8 @@ from guarded_moments.oracle.worst_case.enclosure import Sliver, enclose, slivers
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import InvalidClaimError
 from guarded_moments.reference.floats import bits_of
-from guarded_moments.reference.guard.constants import GuardConstants, guard_constants
+from guarded_moments.reference.guard.claim_constants import guard_constants
+from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.search import Enclosure, States, largest_gradient, slack_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import Implementation, implementation_named

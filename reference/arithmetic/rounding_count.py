@@ -3,7 +3,7 @@
 An element is an integer `k` with the meaning: the computed value `f` and the exact value `X` of the same formula
 satisfy `t**k * X <= f` and `t**k * f <= X`, where `t = 1 - 2**-53`.  Every quantity of a guard is non-negative and is
 built from exact inputs by sums, products, quotients, roots and distances of inputs, so that nothing cancels and the
-rules below are sound in the absence of overflow and underflow of binary64 (inputs are binary32: see `guard.slack`).
+rules below are sound in the absence of overflow and underflow of binary64, which `guard.binary64_range` sees to.
 """
 
 from __future__ import annotations

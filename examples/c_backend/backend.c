@@ -86,6 +86,41 @@ static void decode(void)
     }
 }
 
+/* --- ratio8: the second moment on a grid, the first as a multiple of a step times its root ---------------------- */
+
+static float root(struct grid grid, int index) { return (float)exp2l(((long double)grid.low + index * (long double)grid.step) / 2); }
+
+static void encode_ratio(void)
+{
+    struct grid grid = read_grid();
+    float step = read_f32();
+    long n;
+    if (scanf("%ld", &n) != 1) fail("expected a count");
+    while (n-- > 0) {
+        float m = read_f32(), v = read_f32();
+        int vc = v == 0 ? 0 : nearest(grid, v) + 1;
+        double multiple = vc == 0 ? 0 : rint(m / ((double)step * root(grid, vc - 1))); /* ties to even */
+        if (multiple > 127) multiple = 127;
+        if (multiple < -127) multiple = -127;
+        printf("%02x %02x\n", (unsigned)(int)multiple & 0xff, vc);
+    }
+}
+
+static void decode_ratio(void)
+{
+    struct grid grid = read_grid();
+    float step = read_f32();
+    long n;
+    if (scanf("%ld", &n) != 1) fail("expected a count");
+    while (n-- > 0) {
+        unsigned mc, vc;
+        if (scanf("%x %x", &mc, &vc) != 2) fail("expected two codes");
+        float multiple = (float)(mc & 0x80 ? (int)mc - 256 : (int)mc) * step; /* exact */
+        float m = multiple * (vc == 0 ? 0.0f : root(grid, (int)vc - 1));
+        printf("%08" PRIx32 " %08" PRIx32 "\n", bits32(m), bits32(vc == 0 ? 0.0f : level(grid, (int)vc - 1)));
+    }
+}
+
 /* --- words NAME=VALUE, and after them how many elements follow ------------------------------------------------- */
 
 struct words { char name[MOST_WORDS][WORD], value[MOST_WORDS][WORD]; int count; long elements; };
@@ -201,13 +236,15 @@ int main(void)
     while (scanf("%15s", what) == 1) {
         if (strcmp(what, "hello") == 0) {
             if (scanf("%d", &version) != 1 || version != 1) fail("only version 1 is spoken here");
-            puts("operations encode decode guard first_update");
+            puts("operations encode decode encode_ratio decode_ratio guard first_update");
             puts("op-models torch-2.13-cpu-avx2/fused torch-2.13-cpu-default/fused torch-2.13-cpu-avx2/compiled "
                  "torch-2.14-cuda/single torch-2.14-cuda/foreach torch-2.14-cuda/capturable "
                  "torch-2.14-cuda-sm75-sm90/fused torch-2.14-cuda-sm100-sm120/fused\n");
         }
         else if (strcmp(what, "encode") == 0) encode();
         else if (strcmp(what, "decode") == 0) decode();
+        else if (strcmp(what, "encode_ratio") == 0) encode_ratio();
+        else if (strcmp(what, "decode_ratio") == 0) decode_ratio();
         else if (strcmp(what, "guard") == 0) guard();
         else if (strcmp(what, "first_update") == 0) first_update();
         else fail(what);

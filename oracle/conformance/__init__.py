@@ -1,7 +1,15 @@
 """The conformance kit: numbered requirements on codec backends, and the checks that judge them."""
 
 from guarded_moments.oracle.conformance.adapting import OPERATIONS, Adapted, BackendError
-from guarded_moments.oracle.conformance.backend import Backend, Codes, Grids, Moments, ReferenceBackend, Stepped
+from guarded_moments.oracle.conformance.backend import (
+    Backend,
+    Codes,
+    Grids,
+    Moments,
+    RatioGrid,
+    ReferenceBackend,
+    Stepped,
+)
 from guarded_moments.oracle.conformance.catalogue import REQUIREMENTS, requirement
 from guarded_moments.oracle.conformance.findings import NonConformance, NotJudged, Undecided
 from guarded_moments.oracle.conformance.judgement import Judgement, Status, judge
@@ -20,6 +28,7 @@ __all__ = [
     "Moments",
     "NonConformance",
     "NotJudged",
+    "RatioGrid",
     "ReferenceBackend",
     "Requirement",
     "Status",

@@ -16,7 +16,7 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, Stepped
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, RatioGrid, Stepped
 from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
@@ -24,7 +24,18 @@ from guarded_moments.reference.guard import GuardConstants
 from guarded_moments.reference.op_models import OpModel
 
 #: What a backend may offer; `Backend` says what each does.
-OPERATIONS = ("encode", "decode", "guard", "first_update", "compress", "recover", "round_trip", "first_step")
+OPERATIONS = (
+    "encode",
+    "decode",
+    "encode_ratio",
+    "decode_ratio",
+    "guard",
+    "first_update",
+    "compress",
+    "recover",
+    "round_trip",
+    "first_step",
+)
 _CPU = torch.device("cpu")
 
 
@@ -76,6 +87,16 @@ class Adapted:
         """See `Backend`."""
         answer = self._backend.decode(Codes(*map(self._given, codes)), grids)
         return Moments(*self._pair("decode", answer, codes.m.shape, torch.float32))
+
+    def encode_ratio(self, m: Tensor, v: Tensor, grid: RatioGrid) -> Codes:
+        """See `Backend`."""
+        answer = self._backend.encode_ratio(self._given(m), self._given(v), grid)
+        return Codes(*self._pair("encode_ratio", answer, m.shape, torch.uint8))
+
+    def decode_ratio(self, codes: Codes, grid: RatioGrid) -> Moments:
+        """See `Backend`."""
+        answer = self._backend.decode_ratio(Codes(*map(self._given, codes)), grid)
+        return Moments(*self._pair("decode_ratio", answer, codes.m.shape, torch.float32))
 
     def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
         """See `Backend`."""

@@ -20,7 +20,7 @@ from guarded_moments.reference.checkpoint import compress, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.checkpoint.state import decoded
-from guarded_moments.reference.codecs import Log8, LogGrid
+from guarded_moments.reference.codecs import Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard
 from guarded_moments.reference.op_models import OpModel
@@ -31,6 +31,13 @@ class Grids(NamedTuple):
 
     m: LogGrid
     v: LogGrid
+
+
+class RatioGrid(NamedTuple):
+    """What `ratio8` has of one tensor."""
+
+    v: LogGrid  #: of the second moment; origin and pitch are even
+    step: float  #: of the ratio, a value of bfloat16
 
 
 class Codes(NamedTuple):
@@ -84,6 +91,14 @@ class Backend(Protocol):
 
     def decode(self, codes: Codes, grids: Grids) -> Moments:
         """The recovered moments; an escape decodes to zero here."""
+        ...
+
+    def encode_ratio(self, m: Tensor, v: Tensor, grid: RatioGrid) -> Codes:
+        """Codes of both moments in `ratio8`, unguarded; arguments as `encode`."""
+        ...
+
+    def decode_ratio(self, codes: Codes, grid: RatioGrid) -> Moments:
+        """What codes of `ratio8` stand for, none of them the escape."""
         ...
 
     def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
@@ -171,6 +186,14 @@ class ReferenceBackend:
     def decode(self, codes: Codes, grids: Grids) -> Moments:
         """See `Backend`."""
         return Moments(*Log8(grids.m, grids.v).decode(codes.m, codes.v))
+
+    def encode_ratio(self, m: Tensor, v: Tensor, grid: RatioGrid) -> Codes:
+        """See `Backend`."""
+        return Codes(*Ratio8(grid.v, torch.tensor([grid.step])).encode(m, v))
+
+    def decode_ratio(self, codes: Codes, grid: RatioGrid) -> Moments:
+        """See `Backend`."""
+        return Moments(*Ratio8(grid.v, torch.tensor([grid.step])).decode(codes.m, codes.v))
 
     def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
         """See `Backend`."""

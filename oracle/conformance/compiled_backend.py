@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, ReferenceBackend, Stepped
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, RatioGrid, ReferenceBackend, Stepped
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
 from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
 from guarded_moments.reference.checkpoint import compress, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.codecs import Codes as CodecCodes
-from guarded_moments.reference.codecs import Log8
+from guarded_moments.reference.codecs import Log8, Ratio8
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, in_domain
 from guarded_moments.reference.guard.exact import search
 from guarded_moments.reference.guard.search import Outcome, States
@@ -44,6 +44,14 @@ class CompiledBackend(ReferenceBackend):
     def decode(self, codes: Codes, grids: Grids) -> Moments:
         """See `Backend`."""
         return Moments(*_kernel(grids).decode(CodecCodes(*codes)))
+
+    def encode_ratio(self, m: Tensor, v: Tensor, grid: RatioGrid) -> Codes:
+        """See `Backend`."""
+        return Codes(*_kernel_of(Ratio8(grid.v, torch.tensor([grid.step]))).encode(m, v))
+
+    def decode_ratio(self, codes: Codes, grid: RatioGrid) -> Moments:
+        """See `Backend`."""
+        return Moments(*_kernel_of(Ratio8(grid.v, torch.tensor([grid.step]))).decode(CodecCodes(*codes)))
 
     def compress(self, state_dict: StateDict, *, tolerance: float, gradient_bound: float) -> bytes:
         """See `Backend`."""
@@ -100,9 +108,13 @@ class CompiledBackend(ReferenceBackend):
 
 
 def _kernel(grids: Grids) -> Kernel:
-    kernel = Kernel.of(Log8(grids.m, grids.v))
-    if kernel is None:  # log8 with a grid a moment has loops
-        raise AssertionError(grids)
+    return _kernel_of(Log8(grids.m, grids.v))
+
+
+def _kernel_of(codec: Log8 | Ratio8) -> Kernel:
+    kernel = Kernel.of(codec)
+    if kernel is None:  # both have loops where a tensor has one grid
+        raise AssertionError(codec)
     return kernel
 
 

@@ -16,6 +16,7 @@ CHAPTERS = {
     "OPS": "the bits of the first update",
     "DEC": "what codes decode to",
     "ENC": "which code a number gets",
+    "RAT": "the codec ratio8",
     "GRD": "what a guard accepts",
     "EXA": "what is stored exactly comes back exactly",
     "REC": "the claim, seen from outside",

@@ -7,6 +7,8 @@ line that says what is asked and how many elements follow, then one line an elem
                                                         op-models NAME ...      (optional)
     encode LOW STEP LEVELS LOW STEP LEVELS N         M V     (8 digits each)         -> MC VC   (2 digits each)
     decode LOW STEP LEVELS LOW STEP LEVELS N         MC VC                           -> M V
+    encode_ratio LOW STEP LEVELS STEP N              M V                             -> MC VC   (the last of 8 digits)
+    decode_ratio LOW STEP LEVELS STEP N              MC VC                           -> M V
     guard NAME=BITS ... N                            M V M_HAT V_HAT                 -> 0 or 1
     first_update CHOICE=WORD ... NAME=BITS ... N     M V G                           -> U       (8, or 16 exact)
 
@@ -34,7 +36,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.oracle.conformance.adapting import OPERATIONS, BackendError
-from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments
+from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, RatioGrid
 from guarded_moments.oracle.conformance.findings import NonConformance
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.codecs import LogGrid
@@ -44,7 +46,7 @@ from guarded_moments.reference.op_models import OpModel
 
 VERSION = 1
 #: What a program can be asked.
-ASKED = OPERATIONS[:4]
+ASKED = OPERATIONS[:6]
 #: Fields of an op model that its first update depends on.
 CHOICES = ("interpolation", "from_end", "second_moment", "square_root", "correction", "update")
 _TIMEOUT = 60.0  #: seconds without a line
@@ -108,6 +110,16 @@ class PipeBackend:
     def decode(self, codes: Codes, grids: Grids) -> Moments:
         """See `Backend`."""
         answers = self._ask(f"decode {grid_words(grids)}", words(*codes), len(codes.m))
+        return Moments(*_columns(answers, 2, np.float32))
+
+    def encode_ratio(self, m: Tensor, v: Tensor, grid: RatioGrid) -> Codes:
+        """See `Backend`."""
+        answers = self._ask(f"encode_ratio {ratio_words(grid)}", words(m, v), len(m))
+        return Codes(*_columns(answers, 2, np.uint8))
+
+    def decode_ratio(self, codes: Codes, grid: RatioGrid) -> Moments:
+        """See `Backend`."""
+        answers = self._ask(f"decode_ratio {ratio_words(grid)}", words(*codes), len(codes.m))
         return Moments(*_columns(answers, 2, np.float32))
 
     def guard(self, constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor) -> Tensor:
@@ -216,11 +228,16 @@ def binary64(value: float) -> str:
 
 def grid_words(grids: Grids) -> str:
     """Both grids: lowest exponent and step as binary64, and the number of levels in decimal."""
+    return f"{_one_grid(grids.m)} {_one_grid(grids.v)}"
 
-    def one(grid: LogGrid) -> str:
-        return f"{binary64(grid.low)} {binary64(grid.step)} {grid.levels}"
 
-    return f"{one(grids.m)} {one(grids.v)}"
+def ratio_words(grid: RatioGrid) -> str:
+    """The second moment's grid likewise, and the ratio's step as binary32."""
+    return f"{_one_grid(grid.v)} {bits_of(grid.step):08x}"
+
+
+def _one_grid(grid: LogGrid) -> str:
+    return f"{binary64(grid.low)} {binary64(grid.step)} {grid.levels}"
 
 
 def constant_words(constants: GuardConstants[float]) -> str:

@@ -9,6 +9,7 @@ from tests.meta import (  # noqa: F401 - each enters its bugs
     forms_bugs,
     guard_bugs,
     operations_bugs,
+    ratio_bugs,
     recovery_bugs,
 )
 from tests.meta.seeding import KILLERS

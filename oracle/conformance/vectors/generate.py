@@ -28,7 +28,8 @@ from guarded_moments.oracle.conformance.inputs import (
 )
 from guarded_moments.oracle.conformance.operations import ordinary_rows
 from guarded_moments.oracle.conformance.pairs import accepted_pairs, joined, quantised_pairs
-from guarded_moments.oracle.conformance.pipe import constant_words, grid_words, step_words
+from guarded_moments.oracle.conformance.pipe import constant_words, grid_words, ratio_words, step_words
+from guarded_moments.oracle.conformance.ratio import RATIO_GRIDS, decoded_exactly, nearest_pairs, ratio_pairs
 from guarded_moments.oracle.conformance.requirements import Trial
 from guarded_moments.oracle.conformance.scenes import Scene
 from guarded_moments.oracle.conformance.slips import Step, slips_of
@@ -36,6 +37,7 @@ from guarded_moments.oracle.conformance.vectors.group import Group
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import Verdict, decide
 from guarded_moments.reference.codecs.log8 import ESCAPE
+from guarded_moments.reference.codecs.ratio8 import ESCAPE as RATIO_ESCAPE
 from guarded_moments.reference.guard import closed_form_guard, in_domain
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.platform import one_torch_thread
@@ -56,7 +58,14 @@ def generate(trial: Trial, count: int) -> list[Group]:
         count: ordinary questions a group, besides those that are there for a reason.
     """
     with one_torch_thread():
-        return [*_decode(), *_encode(trial, count), *_guard(trial, count), *_updates(trial, count)]
+        return [
+            *_decode(),
+            *_encode(trial, count),
+            *_decode_ratio(trial),
+            *_encode_ratio(trial, count),
+            *_guard(trial, count),
+            *_updates(trial, count),
+        ]
 
 
 def _decode() -> Iterator[Group]:
@@ -97,6 +106,32 @@ def _to_encode(generator: torch.Generator, grids: Grids, moment: int, count: int
     outside = POSITIVE[(low > POSITIVE) | (high < POSITIVE)]
     parts = ((ZEROS[:1], "Zero"), (outside, "OutsideGrid"), (near, "NearThreshold"), (ordinary, "Ordinary"))
     return torch.cat([part for part, _ in parts]), [flag for part, flag in parts for _ in part]
+
+
+def _decode_ratio(trial: Trial) -> Iterator[Group]:
+    every = torch.arange(256, dtype=torch.uint8)
+    every = every[every != RATIO_ESCAPE]
+    for index, grid in enumerate(RATIO_GRIDS[:_SHOWN_GRIDS]):
+        generator = trial.generator(f"vectors decode ratio {index}")
+        codes = Codes(every, torch.randint(1, 256, every.shape, generator=generator).to(torch.uint8))
+        codes.v[:2] = 0
+        decoded = decoded_exactly(codes, grid)
+        flags = tuple(("Zero", "Code") if v == 0 else ("Code",) for v in codes.v.tolist())
+        inputs = {"m_code": codes.m, "v_code": codes.v}
+        request = f"decode_ratio {ratio_words(grid)}"
+        yield Group("decode_ratio", f"grid-{index}", request, str(grid), inputs, decoded._asdict(), flags)
+
+
+def _encode_ratio(trial: Trial, count: int) -> Iterator[Group]:
+    for index, grid in enumerate(RATIO_GRIDS[:_SHOWN_GRIDS]):
+        generator = trial.generator(f"vectors encode ratio {index}")
+        m, v = ratio_pairs(generator, grid, count)
+        m, v = torch.cat([torch.tensor([0.0, 1.0, -0.0]), m]), torch.cat([torch.zeros(3), v])
+        nearest = nearest_pairs(m, v, grid)
+        encoded = {"m_code": nearest.m, "v_code": nearest.v}
+        flags = tuple(("Zero",) if x == 0 else ("NearMultiple",) for x in v.tolist())
+        request = f"encode_ratio {ratio_words(grid)}"
+        yield Group("encode_ratio", f"grid-{index}", request, str(grid), {"m": m, "v": v}, encoded, flags)
 
 
 def _guard(trial: Trial, count: int) -> Iterator[Group]:

@@ -27,6 +27,8 @@ class Kind(NamedTuple):
 KINDS = {
     "decode": Kind({"m_code": 2, "v_code": 2}, {"m": 8, "v": 8}, ("DEC-1", "DEC-2", "DEC-3")),
     "encode": Kind({"m": 8, "v": 8}, {"m_code": 2, "v_code": 2}, ("ENC-1", "ENC-2", "ENC-4")),
+    "decode_ratio": Kind({"m_code": 2, "v_code": 2}, {"m": 8, "v": 8}, ("RAT-1",)),
+    "encode_ratio": Kind({"m": 8, "v": 8}, {"m_code": 2, "v_code": 2}, ("RAT-2", "RAT-3")),
     "guard": Kind({"m": 8, "v": 8, "m_hat": 8, "v_hat": 8}, {"accept": 1}, ("GRD-1", "GRD-2", "GRD-6")),
     "first_update": Kind({"m": 8, "v": 8, "g": 8}, {"update": 8}, ("OPS-1", "OPS-2")),
 }
@@ -55,6 +57,9 @@ FLAGS = {
         "At most two ulps from the middle of two levels: a binary32 logarithm goes either way.", "ENC-1"
     ),
     "OutsideGrid": Flag("Beyond the ends: an index that wraps turns the largest moment into the smallest.", "ENC-4"),
+    "NearMultiple": Flag(
+        "At most an ulp from the middle of two multiples, and beside its decoded root, not its own.", "RAT-2"
+    ),
     "Quantised": Flag("A state and what the nearest codes make of it: what a codec will ask its guard.", "GRD-6"),
     "NearTolerance": Flag("On a line of pairs that ends at the tolerance: before its end, or as far beyond.", "GRD-1"),
 }

@@ -66,9 +66,23 @@ def answered(program: Path, vectors: Path) -> Path:
 
 @needs_cc
 def test_the_example_passes_over_a_pipe(program: Path) -> None:
-    ran = run_well("pipe", "--op-model", OP_MODEL, "--only", "DEC", "--only", "GRD-2", "--only", "OPS-2", str(program))
+    ran = run_well(
+        "pipe",
+        "--op-model",
+        OP_MODEL,
+        "--only",
+        "DEC",
+        "--only",
+        "GRD-2",
+        "--only",
+        "OPS-2",
+        "--only",
+        "RAT",
+        str(program),
+    )
     said = dict(re.findall(r"^(\S+) +(\w.*)$", ran.out, re.MULTILINE))
-    assert said == {"OPS-2": "holds", **{f"DEC-{i}": "holds" for i in range(1, 5)}, "GRD-2": "holds"}
+    ratio = {f"RAT-{i}": "holds" for i in range(1, 6)}
+    assert said == {"OPS-2": "holds", **{f"DEC-{i}": "holds" for i in range(1, 5)}, "GRD-2": "holds", **ratio}
 
 
 @needs_cc
@@ -87,6 +101,8 @@ def test_an_op_model_that_it_does_not_claim_is_not_judged(program: Path) -> None
 SLIPS = (
     ("+ 0.5L", "+ 0.4999999L", "ENC-1", "encode"),
     ("mc & 0x80 && mc != M_ESCAPE ? -m : m", "mc & 0x80 ? -m : m", "DEC-2", "decode"),
+    ("* (long double)grid.step) / 2)", "* (long double)grid.step) / 2) * (1 + 0x1p-23f)", "RAT-1", "decode_ratio"),
+    ("rint(m / (", "round(m / (", "RAT-2", "encode_ratio"),
     ("fmaf(c * g, g, v * beta2)", "v * beta2 + c * g * g", "OPS-1", "first_update"),
     ("total * (1 + 1e-12)", "total * 0.25", "GRD-5", "guard"),
 )
@@ -117,7 +133,7 @@ def test_the_command_writes_the_folder_once(tmp_path: Path, budget: int) -> None
     if budget == 1:
         pytest.skip("takes half a minute; --oracle runs it")
     made = run_well("vectors", "generate", tmp_path / "v", "--count", 2, "--bulk", 2, "--op-model", OP_MODEL)
-    assert re.match(r"[\d,]+ vectors in \d+ groups; 11 files in ", made.out)
+    assert re.match(r"[\d,]+ vectors in \d+ groups; 15 files in ", made.out)
     again = gmc("vectors", "generate", tmp_path / "v")
     assert (again.status, again.err) == (2, f"gmc: {tmp_path / 'v'}: exists and is not an empty folder\n")
 

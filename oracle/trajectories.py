@@ -52,6 +52,11 @@ class Trajectories:
         """`|U_hat - U|`, float64, rounded up; infinite where the updates differ and one is not finite."""
         return _distance_up(*self.updates(states, g))
 
+    def after(self, states: States, g: Tensor) -> States:
+        """Both states after the update, each with its own moments; arguments as `updates`."""
+        m, v = self._moments(states.m, states.v, g, self._scalars)
+        return States(m, v, *self._moments(states.m_hat, states.v_hat, g, self._scalars))
+
     def upper(self, states: States, near: Tensor, far: Tensor) -> Tensor:
         """At least the deviation at every binary32 gradient between `near` and `far`; float64 (n,).
 

@@ -15,7 +15,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from guarded_moments.oracle.audit.results import SPELLED_OUT, Finding, PartAudit, TensorAudit
+from guarded_moments.oracle.audit.later import Later
+from guarded_moments.oracle.audit.results import SPELLED_OUT, Finding, PartAudit, TensorAudit, closer
 from guarded_moments.oracle.platform import this_machine
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
@@ -42,6 +43,7 @@ class Part:
     constants: GuardConstants[float]
     scalars: Scalars[float]
     options: StepOptions
+    later: Later  #: what decides about later updates
     codec: Codec  #: of the whole tensor
     begin: int
     m: Tensor  #: native first moments, float32, (n,)
@@ -94,17 +96,21 @@ def _audit(part: Part) -> PartAudit:
         decisions = decide(part.constants, trajectories, states, compiled=part.compiled)
         if bool((decisions.verdict == Verdict.UNDECIDED).any()):
             _settle(part, model, states, decisions)
+        updates = part.later.decide(model, states, decisions)
+        _note_later(result, part, model, native, index)
         found.safe += int((decisions.verdict == Verdict.SAFE).sum())
         found.undecided += int((decisions.verdict == Verdict.UNDECIDED).sum())
         unsafe = decisions.verdict == Verdict.UNSAFE
         found.violations += int(unsafe.sum())
-        _spell_out(result, part, native, index[unsafe], decisions, unsafe)
+        _spell_out(result, part, native, index[unsafe], decisions, unsafe, updates[unsafe])
+        decisions.deviation[updates > 1] = -1.0  # of another update
         _note_closest(result, part, native, index, (trajectories, states), decisions)
 
         judged = (region & escaped & encodable).nonzero().flatten()
         tried = encoded.select(judged)
         verdict = decide(part.constants, trajectories, tried, FEW_ENUMERATED, compiled=part.compiled).verdict
-        found.needless_escapes += int((verdict == Verdict.SAFE).sum())
+        needless = tried.select(verdict == Verdict.SAFE)
+        found.needless_escapes += int(part.later.accepted(needless).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
     if found.violations == found.undecided == 0:  # then the decision is the better bound
         found.max_deviation_upper = min(found.max_deviation_upper, part.constants.threshold / part.lr)
@@ -151,6 +157,27 @@ def _note_closest(
     result.closest = _finding(part, native, int(index[worst.coordinate]), worst.gradient, found.max_deviation)
 
 
+def _note_later(result: PartAudit, part: Part, model: OpModel, native: States, index: Tensor) -> None:
+    """What is known of the later updates of the guarded coordinates at `index`."""
+    found, states = result.found, native.select(index)
+    each, total = part.later.bounds(states)
+    alone = part.later.first_moment_alone(part.constants, states)
+    found.add(
+        TensorAudit(
+            part.where,
+            part.implementation,
+            later_upper=None if each is None else each / part.lr,
+            drift_upper=None if total is None else total / part.lr,
+            first_moment_alone=alone / part.lr,
+        )
+    )
+    closest = part.later.closest(model, states)
+    if closest is not None:
+        place, update, gradient, deviation = closest
+        finding = _finding(part, native, int(index[place]), gradient, deviation / part.lr, update)
+        result.closest_later = closer(result.closest_later, finding)
+
+
 def _spell_out(
     result: PartAudit,
     part: Part,
@@ -158,19 +185,23 @@ def _spell_out(
     index: Tensor,
     decisions: Decisions | None,
     chosen: Tensor | None,
+    updates: Tensor | None = None,
 ) -> None:
     room = SPELLED_OUT - len(result.findings)
     for rank, where in enumerate(index[: max(0, room)].tolist()):
         gradient = deviation = None
+        update = 1 if updates is None else int(updates[rank])
         if decisions is not None:
             gradient = float(decisions.witness[chosen][rank])
             deviation = float(decisions.deviation[chosen][rank]) / part.lr
-        result.findings.append(_finding(part, native, where, gradient, deviation))
+        result.findings.append(_finding(part, native, where, gradient, deviation, update))
 
 
-def _finding(part: Part, native: States, where: int, gradient: float | None, deviation: float | None) -> Finding:
+def _finding(
+    part: Part, native: States, where: int, gradient: float | None, deviation: float | None, update: int = 1
+) -> Finding:
     m, v, m_hat, v_hat = (float(moment[where]) for moment in native)
-    return Finding(part.where, part.position(where), m, v, m_hat, v_hat, gradient, deviation)
+    return Finding(part.where, part.position(where), m, v, m_hat, v_hat, gradient, deviation, update)
 
 
 def position_of(shape: Sequence[int], stride: Sequence[int], flat: int) -> tuple[int, ...]:

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from guarded_moments.oracle.audit.afterwards import Afterwards
+from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.implementations import platform_description
 
 #: Coordinates of a violation or of the closest call that are spelled out; the rest is counted.
 SPELLED_OUT = 10
+_EVALUATION = 1 + 2.0**-50  #: of two roundings
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Finding:
     v_hat: float
     gradient: float | None  #: None where no gradient is involved: an escape that is not the native pair
     deviation: float | None  #: bit-exact, in learning rates
+    update: int = 1  #: after recovery; of a later one, the gradient is the last of the sequence that is worst for it
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, values as C99 hexadecimal with bits."""
@@ -41,6 +45,7 @@ class Finding:
             **bits,
             "gradient": gradient,
             "deviation": self.deviation,
+            **({} if self.update == 1 else {"update": self.update}),
         }
 
 
@@ -60,6 +65,9 @@ class TensorAudit:
     escape_reasons: dict[str, int] = field(default_factory=dict)
     max_deviation: float = 0.0  #: attained, in learning rates
     max_deviation_upper: float = 0.0  #: no gradient of any coordinate deviates by more
+    later_upper: float | None = 0.0  #: in exact arithmetic no later update deviates by more; None: no bound for all
+    drift_upper: float | None = 0.0  #: nor do the first updates in sum
+    first_moment_alone: float = 0.0  #: no error of a first moment alone moves the first update by more
 
     def add(self, other: TensorAudit) -> None:
         """Take in what was found in another stretch of the same tensor."""
@@ -71,6 +79,13 @@ class TensorAudit:
             self.escape_reasons[reason] = self.escape_reasons.get(reason, 0) + count
         self.max_deviation = max(self.max_deviation, other.max_deviation)
         self.max_deviation_upper = max(self.max_deviation_upper, other.max_deviation_upper)
+        self.later_upper = _larger(self.later_upper, other.later_upper)
+        self.drift_upper = _larger(self.drift_upper, other.drift_upper)
+        self.first_moment_alone = max(self.first_moment_alone, other.first_moment_alone)
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else max(one, other)
 
 
 @dataclass
@@ -80,6 +95,7 @@ class PartAudit:
     found: TensorAudit
     findings: list[Finding] = field(default_factory=list)  #: the first violations
     closest: Finding | None = None  #: the largest deviation among the guarded coordinates
+    closest_later: Finding | None = None  #: the largest seen at the last update of a longer horizon
     machine: str = ""  #: where it was decided, with its op models' platform
 
 
@@ -94,7 +110,32 @@ class Audit:
     kept: dict[str, int] = field(default_factory=dict)  #: coordinates of tensors stored whole, by reason
     findings: list[Finding] = field(default_factory=list)  #: the first violations
     closest: Finding | None = None  #: the largest deviation among the guarded coordinates
+    closest_later: Finding | None = None  #: the largest seen at the last update of a longer horizon
     elsewhere: list[str] = field(default_factory=list)  #: machines other than this one on which parts were decided
+    horizon: str = str(Horizon.FIRST)  #: of the claim
+    summed_updates: int = 0  #: that `drift_upper` of the tensors is about
+    factors: list[float | None] = field(default_factory=list)  #: of each tensor, see `Afterwards`
+    tolerance: float = 0.0  #: of the claim
+
+    @property
+    def afterwards(self) -> Afterwards:
+        """What is known of later updates."""
+        largest, total = (
+            None if None in bounds else max((bound for bound in bounds if bound is not None), default=0.0)
+            for bounds in ([t.later_upper for t in self.tensors], [t.drift_upper for t in self.tensors])
+        )
+        known = [factor for factor in self.factors if factor is not None]
+        factor = max(known) if known and len(known) == len(self.factors) else None
+        alone = max((tensor.first_moment_alone for tensor in self.tensors), default=0.0)
+        implied = self.tolerance if alone <= self.tolerance else self.tolerance + alone
+        return Afterwards(
+            horizon=self.horizon,
+            largest=largest,
+            total=total,
+            updates=self.summed_updates,
+            factor=factor,
+            implied=None if factor is None else factor * implied * _EVALUATION,
+        )
 
     def total(self, name: str) -> int:
         """A count, over all guarded tensors."""
@@ -114,11 +155,12 @@ class Audit:
         """Take in a part of the tensor at that place; parts come in the order of the file."""
         self.tensors[place].add(part.found)
         self.findings = [*self.findings, *part.findings][:SPELLED_OUT]
-        self.closest = _closer(self.closest, part.closest)
+        self.closest = closer(self.closest, part.closest)
+        self.closest_later = closer(self.closest_later, part.closest_later)
 
 
-def _closer(one: Finding | None, other: Finding | None) -> Finding | None:
-    """The larger deviation, of equal ones the first."""
+def closer(one: Finding | None, other: Finding | None) -> Finding | None:
+    """The one with the larger deviation, of equal ones the first."""
     if one is None or other is None:
         return one or other
     return other if (other.deviation or 0.0) > (one.deviation or 0.0) else one
@@ -133,11 +175,16 @@ def combined(results: Sequence[Audit]) -> Audit:
         tensors=[tensor for result in results for tensor in result.tensors],
         findings=[finding for result in results for finding in result.findings][:SPELLED_OUT],
         elsewhere=sorted({machine for result in results for machine in result.elsewhere}),
+        horizon=next((result.horizon for result in results), str(Horizon.FIRST)),
+        summed_updates=max((result.summed_updates for result in results), default=0),
+        tolerance=max((result.tolerance for result in results), default=0.0),
+        factors=[factor for result in results for factor in result.factors],
     )
     for result in results:
         for reason, count in result.kept.items():
             whole.kept[reason] = whole.kept.get(reason, 0) + count
-        whole.closest = _closer(whole.closest, result.closest)
+        whole.closest = closer(whole.closest, result.closest)
+        whole.closest_later = closer(whole.closest_later, result.closest_later)
     return whole
 
 

@@ -16,15 +16,17 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
+from guarded_moments.oracle.audit.later import Later
 from guarded_moments.oracle.audit.part import Part, audit_part, machine_in_words
 from guarded_moments.oracle.audit.results import Audit, PartAudit, TensorAudit
 from guarded_moments.reference.checkpoint.comparison import first_difference
-from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
+from guarded_moments.reference.checkpoint.encoding import constants_of, later_guard_of, scalars_of
 from guarded_moments.reference.checkpoint.guarded import Kernels, by_kernels
 from guarded_moments.reference.checkpoint.layouts import Place
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, Parameter, in_memory_order, parameters_of
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, digest_of
 from guarded_moments.reference.errors import CheckpointError
+from guarded_moments.reference.horizon import Run
 from guarded_moments.reference.implementations import implementation_named, platform_description
 from guarded_moments.reference.platform import require_subnormals
 
@@ -69,13 +71,19 @@ def audit(
         claims=sorted({claim.sentence() for claim in claims}),
         not_claimed=claims[0].not_claimed() if claims else "",
         platform=platform_description(),
+        horizon=str(state.horizon),
+        tolerance=state.tolerance.value,
     )
     for kept in state.kept:
         result.kept[kept.because] = result.kept.get(kept.because, 0) + kept.numel
     result.tensors = [TensorAudit(tensor.where, tensor.implementation) for tensor in state.tensors]
-    compiled = by_kernels(kernels, state.coordinates, WORTH_COMPILING_AUDIT)
+    compiled, parameters = by_kernels(kernels, state.coordinates, WORTH_COMPILING_AUDIT), _parameters(native)
+    for tensor in state.tensors:
+        later = _later(state, tensor, parameters[tensor.place, tensor.key])
+        result.factors.append(later.factor)
+        result.summed_updates = later.drift_updates
     done, machines = sum(result.kept.values()), {machine_in_words()}
-    for place, part in _decided(_parts(state, _parameters(native), compiled=compiled), executor, ahead):
+    for place, part in _decided(_parts(state, parameters, compiled=compiled), executor, ahead):
         result.add(place, part)
         machines.add(part.machine)
         done += part.found.coordinates
@@ -142,6 +150,7 @@ def _stretches(state: GuardedState, tensor: GuardedTensor, parameter: Parameter,
             constants=constants,
             scalars=scalars,
             options=options,
+            later=_later(state, tensor, parameter),
             codec=tensor.codec,
             begin=begin,
             m=m[own],
@@ -153,6 +162,12 @@ def _stretches(state: GuardedState, tensor: GuardedTensor, parameter: Parameter,
             compiled=compiled,
         )
         escaped_before += escaped
+
+
+def _later(state: GuardedState, tensor: GuardedTensor, parameter: Parameter) -> Later:
+    implementation, claim = implementation_named(tensor.implementation), state.claim_for(tensor)
+    run = Run(implementation, parameter.hyperparameters, tensor.next_step, tensor.lr)
+    return Later(claim, run, later_guard_of(parameter, claim, implementation, tensor.lr))
 
 
 def _decided(

@@ -29,7 +29,7 @@ from guarded_moments.oracle.cli.common import (
     said_of,
 )
 from guarded_moments.oracle.cli.outputs import STANDARD_OUTPUT, check_outputs, json_option, write_json
-from guarded_moments.oracle.report import Gatherer, facts_of
+from guarded_moments.oracle.report import Gatherer, facts_of, plain
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
 from guarded_moments.reference.checkpoint.guarded import Kernels
@@ -208,11 +208,13 @@ def as_json(result: Audit, bit_rate: float) -> dict[str, Any]:
         "max_deviation": max((t.max_deviation for t in result.tensors), default=0.0),
         "max_deviation_upper": max((t.max_deviation_upper for t in result.tensors), default=0.0),
         "max_deviation_at": None if result.closest is None else result.closest.as_json(),
+        "later_updates": plain(result.afterwards.as_json()),
+        "max_later_deviation_at": None if result.closest_later is None else result.closest_later.as_json(),
         "found_violations": [finding.as_json() for finding in result.findings],
         "platform": result.platform,
         "elsewhere": result.elsewhere,
         "platform_certificate": None if certificate is None else certificate.as_json(),
-        "tensors": [vars(tensor) for tensor in result.tensors],
+        "tensors": [plain(vars(tensor)) for tensor in result.tensors],
     }
 
 
@@ -236,6 +238,10 @@ def _summary(console: Console, result: Audit, bit_rate: float, seconds: float) -
         console.print(
             f"          certified: no gradient moves any update by more than {data['max_deviation_upper']:.8g} lr"
         )
+    if result.closest_later is not None:
+        console.print(f"at last   {_in_words(result.closest_later)}")
+    for begins, sentence in zip(("later", "", ""), result.afterwards.sentences(), strict=False):
+        console.print(f"{begins:<9} {sentence}")
     for finding in result.findings:
         console.print(f"violation {_in_words(finding)}")
     certificate = audit_report.certificate_of(result)
@@ -254,7 +260,8 @@ def _in_words(finding: Finding) -> str:
     state = f"m {hex_of(finding.m)} -> {hex_of(finding.m_hat)}, v {hex_of(finding.v)} -> {hex_of(finding.v_hat)}"
     if finding.gradient is None or finding.deviation is None:
         return f"{place}: the stored pair is not the native one, and not covered by the guard; {state}"
-    return f"{finding.deviation:.8g} lr at {place}, g = {hex_of(finding.gradient)}\n          {state}"
+    update = "" if finding.update == 1 else f" at update {finding.update} of the worst sequence, the last of it"
+    return f"{finding.deviation:.8g} lr at {place}{update}, g = {hex_of(finding.gradient)}\n          {state}"
 
 
 def _tensor_table(result: Audit) -> Table:

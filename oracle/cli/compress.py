@@ -42,7 +42,7 @@ from guarded_moments.reference.checkpoint.encoding import Granularity
 from guarded_moments.reference.checkpoint.guarded import Kernels
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.writing import check_output
-from guarded_moments.reference.claim import Horizon
+from guarded_moments.reference.claim import LONGEST_HORIZON, Horizon
 from guarded_moments.reference.codecs import CODECS
 
 
@@ -89,7 +89,14 @@ class _Done(NamedTuple):
     show_default=True,
     help="exact: search the worst gradient of what the closed form rejects; closed: do not, and escape more.",
 )
-@click.option("--horizon", default="1", show_default=True, help="Updates after recovery that are covered.")
+@click.option(
+    "--horizon",
+    metavar="1|K|all",
+    default=str(Horizon.FIRST),
+    show_default=True,
+    help="Updates after recovery that are covered, if both runs see one sequence of gradients: the first, each of the "
+    f"first K (up to {LONGEST_HORIZON}), or all of them, the later ones in exact arithmetic.",
+)
 @implementation_option("What computes the codes; the file is the same.", "checkpoints")
 @json_option
 @force_option
@@ -129,10 +136,11 @@ def command(
       gmc compress optimizer.pt optimizer.gmc --tolerance 0.01 --clip-norm 1.0
       gmc compress optimizer.pt fast.gmc --tolerance 0.02 --grad-bound inf --codec lin8 --guard closed
       gmc compress step2000.pt step2000.gmc --tolerance 0.01 --grad-bound 1.0 --grids-from step1000.gmc
+      gmc compress optimizer.pt long.gmc --tolerance 0.02 --grad-bound inf --horizon 100
     """  # noqa: D301 - \b is the character by which click keeps lines as they are
     bound = bound_of(grad_bounds, clip_norm, norm_type, clip_value)
     check_claim(tolerance, bound.grad_bound)
-    Horizon.parse(horizon)
+    covered = Horizon.parse(horizon)
     check_outputs((json_file,), (checkpoint, output), overwrite=force)
     choices: dict[str, Any] = {
         "tolerance": tolerance,
@@ -143,6 +151,7 @@ def command(
         "guard": guard,
         "implementation": op_model,
         "lr": lr,
+        "horizon": covered,
         "kernels": kernels,
     }
     work = _compress_folder if is_folder(checkpoint) else _compress_file

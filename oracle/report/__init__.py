@@ -6,9 +6,9 @@ Claimed: the page shows nothing that is not in the facts, and equal facts give e
 """
 
 from guarded_moments.oracle.report.difference import difference, require_report
-from guarded_moments.oracle.report.facts import Evidence, Run, facts_of
+from guarded_moments.oracle.report.facts import Evidence, Run, facts_of, plain
 from guarded_moments.oracle.report.gathering import Gatherer
 from guarded_moments.oracle.report.page import page
 from guarded_moments.oracle.report.schema import report_schema
 
-__all__ = ["Evidence", "Gatherer", "Run", "difference", "facts_of", "page", "report_schema", "require_report"]
+__all__ = ["Evidence", "Gatherer", "Run", "difference", "facts_of", "page", "plain", "report_schema", "require_report"]

@@ -15,6 +15,7 @@ from guarded_moments.oracle.audit import Audit
 from guarded_moments.oracle.platform import Certificate
 from guarded_moments.oracle.report.against_torch import SEED
 from guarded_moments.oracle.report.gathering import Gatherer
+from guarded_moments.reference.claim import Horizon
 
 if TYPE_CHECKING:
     from guarded_moments.oracle.report.facts import Evidence
@@ -81,12 +82,23 @@ def _steps(result: Audit, gatherer: Gatherer, evidence: Evidence, certificate: C
     for text in evidence.exhausted:
         yield 1, text, Word.ASSUMED, "exhausted by the tests of this package with --oracle; not run for this report"
     yield from _machine(gatherer, certificate)
+    yield 0, "What holds after the first update", *_afterwards(result, decided)
     yield (
         0,
-        "What holds after the first update",
+        "What holds in runs that compute gradients of their own, from the second update on",
         Word.UNKNOWN,
-        "not claimed; see the second update under what is not covered",
+        "not claimed; see the second update under what is not covered, and gmc trajectory",
     )
+
+
+def _afterwards(result: Audit, decided: Word) -> tuple[Word, str]:
+    """What is known of later updates under a sequence of gradients that both runs share."""
+    if result.horizon == str(Horizon.FIRST):
+        return Word.UNKNOWN, f"not claimed; {'; '.join(result.afterwards.sentences())}"
+    if result.horizon == str(Horizon.ALL):
+        return decided, "every coordinate's later updates were bounded at once, in exact arithmetic, for every sequence"
+    text = f"every coordinate was decided for updates 2 to {result.horizon} in binary32, for every sequence"
+    return decided, f"{text}; that rounding errors carry over from each update to the next is induction, on paper"
 
 
 def _machine(gatherer: Gatherer, certificate: Certificate | None) -> Iterator[_Step]:

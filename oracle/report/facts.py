@@ -117,6 +117,8 @@ def _claims(result: Audit, gatherer: Gatherer) -> list[dict[str, Any]]:
                 "tolerance": claim.tolerance.value,
                 "gradient_bound": bound,
                 "gradients": _gradients(min(bound, gatherer.beyond_bound.limit)),
+                "horizon": str(claim.horizon),
+                "updates": claim.horizon.in_words.rstrip(","),
                 "op_model": implementation.name,
                 "op_model_evidence": implementation.evidence.value,
                 "op_model_remark": implementation.remark,
@@ -171,6 +173,7 @@ def _verdict(result: Audit, bit_rate: float) -> dict[str, Any]:
         "max_deviation": max((tensor.max_deviation for tensor in result.tensors), default=0.0),
         "max_deviation_upper": max((tensor.max_deviation_upper for tensor in result.tensors), default=0.0),
         "violations_shown": [finding.as_json() for finding in result.findings],
+        "later": {**result.afterwards.as_json(), "sentences": result.afterwards.sentences()},
     }
 
 

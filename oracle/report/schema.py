@@ -11,6 +11,8 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 #: Infinity and NaN, which JSON has not, are words.
 _NUMBER: dict[str, Any] = {"type": ["number", "string"]}
+#: None where there is no bound.
+_NUMBER_OR_NONE: dict[str, Any] = {"type": ["number", "string", "null"]}
 _YES_OR_NO: dict[str, Any] = {"type": "boolean"}
 _BITS: dict[str, Any] = {"type": "string", "description": "C99 hexadecimal and the 32 bits: 0x1.800000p-12 [39c00000]"}
 _WORD: dict[str, Any] = {"enum": [word.value for word in Word]}
@@ -91,7 +93,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def _claim() -> dict[str, Any]:
-    texts = dict.fromkeys(("sentence", "op_model", "op_model_evidence", "op_model_remark"), _TEXT)
+    texts = dict.fromkeys(("sentence", "horizon", "updates", "op_model", "op_model_evidence", "op_model_remark"), _TEXT)
     counts = dict.fromkeys(("gradients", "tensors", "guarded", "exact"), _COUNT)
     lists = {name: _list(_NUMBER) for name in ("learning_rates", "next_steps")}
     return _object({"tolerance": _NUMBER, "gradient_bound": _NUMBER, **texts, **counts, **lists})
@@ -107,6 +109,15 @@ def _verdict(violation: dict[str, Any]) -> dict[str, Any]:
             "kept": _map(_COUNT),
             **dict.fromkeys(("bit_rate", "max_deviation", "max_deviation_upper"), _NUMBER),
             "violations_shown": _list(violation),
+            "later": _object(
+                {
+                    **dict.fromkeys(("horizon", "condition"), _TEXT),
+                    **dict.fromkeys(("largest", "sum", "factor", "implied"), _NUMBER_OR_NONE),
+                    "updates": _COUNT,
+                    "claimed": _YES_OR_NO,
+                    "sentences": _list(_TEXT),
+                }
+            ),
         }
     )
 
@@ -149,6 +160,8 @@ def _tensor() -> dict[str, Any]:
             "shape": _list(_COUNT),
             **dict.fromkeys(("max_deviation", "max_deviation_upper", "bit_rate"), _NUMBER),
             **dict.fromkeys(("next_step", "lr", "beta1", "beta2", "eps"), _NUMBER),
+            **dict.fromkeys(("later_upper", "drift_upper"), _NUMBER_OR_NONE),
+            "first_moment_alone": _NUMBER,
         }
     )
 

@@ -23,6 +23,7 @@ from guarded_moments.reference.codecs.compiled_ranges import CompiledClosedForm
 from guarded_moments.reference.errors import CheckpointError, GuardedMomentsError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, exact_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.search import States
+from guarded_moments.reference.horizon import LaterGuard, Run, later_guard
 from guarded_moments.reference.implementations import Implementation
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def constants_of(
         return guard_constants(
             claim, implementation, parameter.hyperparameters.options, scalars_of(parameter, implementation, lr), lr
         )
+    except GuardedMomentsError as error:
+        raise type(error)(f"{parameter.where}: {error}") from None
+
+
+def later_guard_of(parameter: Parameter, claim: Claim, implementation: Implementation, lr: float) -> LaterGuard | None:
+    """The guard of a parameter's later updates, with its name in any error; None where the claim is not about them."""
+    try:
+        return later_guard(claim, Run(implementation, parameter.hyperparameters, parameter.next_step, lr))
     except GuardedMomentsError as error:
         raise type(error)(f"{parameter.where}: {error}") from None
 
@@ -126,11 +135,14 @@ class Encoding:
             )
             raise CheckpointError(msg)
         constants = constants_of(parameter, self.claim, self.implementation, self.lr)
-        codec = self.codec_for(parameter, constants)
+        later = later_guard_of(parameter, self.claim, self.implementation, self.lr)
+        codec = self.codec_for(parameter, constants if later is None else later.fitting)
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
-        kernel = kernel_of(codec) if self.kernels else None
+        kernel = kernel_of(codec) if self.kernels and later is None else None
         if kernel is None:
             codes, accepted = encode_guarded(codec, constants, m, v, exact=self.exact)
+            if later is not None:
+                accepted = accepted_later(codec, later, m, v, codes, accepted, exact=self.exact)
             codes, escapes = codec.escape(codes, ~accepted), torch.stack([m[~accepted], v[~accepted]], dim=1)
         else:
             found = kernel.guarded(constants, m, v, self.threads)
@@ -182,6 +194,27 @@ def encode_guarded(
         together = States(*(torch.cat(parts) for parts in zip(*states, strict=True)))
         accepted[torch.cat(doubtful)] = exact_guard(constants, *together)
     return codes, accepted
+
+
+def accepted_later(
+    codec: Codec, later: LaterGuard, m: Tensor, v: Tensor, codes: Codes, accepted: Tensor, *, exact: bool
+) -> Tensor:
+    """Where the guard of later updates lets codes stand that the guard of the first accepted: bool, (n,).
+
+    Args:
+        codec: with its parameters.
+        later: the guard.
+        m: first moments, float32, shape (n,).
+        v: second moments, float32, shape (n,).
+        codes: of the whole tensor.
+        accepted: where the first update is guaranteed.
+        exact: as in `encode_guarded`.
+    """
+    index = accepted.nonzero().flatten()
+    states = States(m, v, *codec.decode(*codes, 0)).select(index)
+    kept = torch.zeros_like(accepted)
+    kept[index[later.accepts(states, exact=exact)]] = True
+    return kept
 
 
 def kernel_of(codec: Codec) -> Kernel | None:

@@ -40,12 +40,14 @@ from guarded_moments.reference.checkpoint.pickled import pack, unpack
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.state import GuardedState
 from guarded_moments.reference.checkpoint.writing import drop_from_cache, replacing, same_bytes
-from guarded_moments.reference.claim import GradientBound, Tolerance
+from guarded_moments.reference.claim import GradientBound, Horizon, Tolerance
 from guarded_moments.reference.errors import CheckpointError, FormatError, GuardedMomentsError
 
 FORMAT_VERSION = 3
 #: The last version in which the digest was one, of the whole file, and no certificate was written.
 _LAST_WITH_ONE_DIGEST = 2
+#: In which arithmetic a claim beyond the first update is: one about a number of updates, and one about all.
+ARITHMETICS = ("binary32", "exact")
 
 
 def write(state: GuardedState, path: Path, *, overwrite: bool = False, spool: Spool | None = None) -> int:
@@ -131,7 +133,7 @@ def _chunks(state: GuardedState, spool: Spool) -> list[memoryview]:
         "format_version": FORMAT_VERSION,
         "tolerance": repr(state.tolerance.value),
         "gradient_bound": repr(state.gradient_bound.value),
-        "horizon": "1",
+        "horizon": str(state.horizon),
         "certificate": certificate(state),
         "description_bytes": len(text),
         "pickled_bytes": {name: part.size for name, part in packed.items()},
@@ -143,7 +145,9 @@ def _chunks(state: GuardedState, spool: Spool) -> list[memoryview]:
 
 def certificate(state: GuardedState) -> dict[str, Any]:
     """What was guaranteed by whom, about how much; the hyperparameters, by tensor, are in the tensors' description."""
+    later = {} if state.horizon == Horizon.FIRST else {"later_updates": ARITHMETICS[state.horizon == Horizon.ALL]}
     return {
+        **later,
         "op_models": sorted({tensor.implementation for tensor in state.tensors}),
         "guard": state.guard,
         "coordinates": state.coordinates,
@@ -226,6 +230,7 @@ def _assemble(version: int, description: Mapping[str, Any], tensors: dict[str, T
         skeleton=skeleton,
         guard=made.get("guard"),
         made_by=made.get("made_by", {}),
+        horizon=Horizon.parse(description["horizon"]),
     )
     if {**made, **certificate(state)} != made and version > _LAST_WITH_ONE_DIGEST:
         msg = "its certificate is not about what it holds"

@@ -25,7 +25,7 @@ from guarded_moments.reference.checkpoint.optimizer_state import (
 )
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, spooled
-from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+from guarded_moments.reference.claim import Claim, GradientBound, Horizon, Tolerance
 from guarded_moments.reference.codecs import CODECS, Codec, Codes
 from guarded_moments.reference.errors import GuardedMomentsError, InvalidClaimError, UnsupportedError
 from guarded_moments.reference.implementations import Implementation, implementation_for, implementation_named
@@ -54,6 +54,7 @@ def compress(
     guard: Literal["exact", "closed"] = "exact",
     implementation: str | None = None,
     lr: float | None = None,
+    horizon: Horizon = Horizon.FIRST,
     kernels: Kernels = "auto",
     progress: Progress | None = None,
     spool: Spool | None = None,
@@ -75,11 +76,14 @@ def compress(
         implementation: name of the op model of the run that will resume; by default the one this machine's CPU
             would use for each param_group.
         lr: learning rate of the first update after recovery, where it differs from the checkpoint's.  By default
-            a group's own, or its `initial_lr` where a finished schedule left 0.
+            a group's own, or its `initial_lr` where a finished schedule left 0.  A longer horizon takes it for every
+            update.
+        horizon: the updates that are guaranteed, for every sequence of gradients that the native and the recovered run
+            share: the first; each of a number of updates, in binary32; or all, the later ones in exact arithmetic.
         kernels: what computes the codes: the compiled loops, the reference they are compared with, or by default the
             loops where compiling them pays, from `WORTH_COMPILING_ENCODE` coordinates on.  The result is the same, bit
             for bit.  There are loops for `log8`, `lin8` and `ratio8` with grids per tensor, and for `bf16`; other
-            codecs are computed by the reference in any case.
+            codecs, and horizons beyond the first update, are computed by the reference in any case.
         progress: called with coordinates done and in all.
         spool: gives the memory for codes; what is not guarded is then shared with the checkpoint, which must not change
             before the state is written.  By default ordinary memory, and copies.
@@ -108,7 +112,7 @@ def compress(
             model = named or _implementation_of(parameter)
             own_bound = own_bounds.get(id(parameter.param_group))
             encoding = Encoding(
-                claim=Claim(tau, own_bound or bound, model.name),
+                claim=Claim(tau, own_bound or bound, model.name, horizon),
                 implementation=model,
                 lr=rate_of(parameter) if lr is None else lr,
                 kind=kind,
@@ -131,7 +135,7 @@ def compress(
             progress(done, total)
     if spool is None:  # a copy: a live optimizer steps its own tensors in place
         skeleton = copy.deepcopy(skeleton)
-    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton, guard, _programs())
+    return GuardedState(tau, bound, tuple(tensors), tuple(kept), skeleton, guard, _programs(), horizon)
 
 
 def _programs() -> dict[str, str]:

@@ -18,7 +18,7 @@ from guarded_moments.reference.checkpoint.container import as_memory, digest_of_
 from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
 from guarded_moments.reference.checkpoint.spool import Spool
-from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
+from guarded_moments.reference.claim import Claim, GradientBound, Horizon, Tolerance
 from guarded_moments.reference.codecs import Codec
 from guarded_moments.reference.hyperparameters import Hyperparameters
 
@@ -99,6 +99,7 @@ class GuardedState:
     skeleton: StateDict  #: the checkpoint with the guarded moments replaced by None
     guard: str | None = None  #: `exact` or `closed`; None where a file of an older format does not say
     made_by: Mapping[str, str] = field(default_factory=dict)  #: versions of the programs that compressed, by name
+    horizon: Horizon = Horizon.FIRST  #: the updates that the claim covers
 
     @property
     def coordinates(self) -> int:
@@ -112,7 +113,7 @@ class GuardedState:
 
     def claim_for(self, tensor: GuardedTensor) -> Claim:
         """What is claimed about that tensor's coordinates."""
-        return Claim(self.tolerance, tensor.own_bound or self.gradient_bound, tensor.implementation)
+        return Claim(self.tolerance, tensor.own_bound or self.gradient_bound, tensor.implementation, self.horizon)
 
     def at_rate(self, lr: float) -> GuardedState:
         """The same codes under a claim that counts in another learning rate, to audit what it would mean there."""

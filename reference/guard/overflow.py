@@ -14,6 +14,7 @@ the guard's domain and `|g| <= gradient_bound`.  Trusted: the rules of the opera
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, final
@@ -54,9 +55,15 @@ class Value(NamedTuple):
 class RangeArithmetic:
     """`Arithmetic[Value]`, in one format."""
 
-    def __init__(self, gradient_bound: Fraction, fmt: FloatFormat = BINARY32) -> None:
-        """For gradients up to `gradient_bound` and moments of the guard's domain."""
-        self._m, self._g, self._format = Fraction(LARGEST_MOMENT), gradient_bound, fmt
+    def __init__(
+        self,
+        gradient_bound: Fraction,
+        fmt: FloatFormat = BINARY32,
+        moment: float = LARGEST_MOMENT,
+        second_moment: float = LARGEST_SECOND_MOMENT,
+    ) -> None:
+        """For gradients up to `gradient_bound`, and moments up to those of the guard's domain or up to others."""
+        self._m, self._v, self._g, self._format = Fraction(moment), Fraction(second_moment), gradient_bound, fmt
 
     def constant(self, value: float) -> Value:
         """A number."""
@@ -68,7 +75,7 @@ class RangeArithmetic:
 
     def second_moment(self) -> Value:
         """`v`."""
-        return Value(_ZERO, _ZERO, _ZERO, Fraction(LARGEST_SECOND_MOMENT))
+        return Value(_ZERO, _ZERO, _ZERO, self._v)
 
     def gradient(self) -> Value:
         """`g`."""
@@ -175,6 +182,24 @@ def require_finite(
     Raises:
         UnsupportedError: an operation may overflow, or divide by zero.
     """
-    op = RangeArithmetic(Fraction(gradient_bound), fmt)
-    constants: Scalars[Value] = Scalars(*(op.constant(value) for value in scalars))
+    require_all_finite(model, options, [scalars], RangeArithmetic(Fraction(gradient_bound), fmt))
+
+
+def require_all_finite(
+    model: OpModel, options: StepOptions, updates: Sequence[Scalars[float]], op: RangeArithmetic
+) -> None:
+    """The same for several updates at once: each constant is in the range of those that it has in any of them.
+
+    Args:
+        model: the op model.
+        options: per-tensor choices.
+        updates: the kernel's constants at each.
+        op: for the largest moments and gradient that any update meets.
+
+    Raises:
+        UnsupportedError: as `require_finite`.
+    """
+    constants: Scalars[Value] = Scalars(
+        *(Value(_ZERO, _ZERO, Fraction(min(values)), Fraction(max(values))) for values in zip(*updates, strict=True))
+    )
     make_update(op, model, options)(op.moment(), op.second_moment(), op.gradient(), constants)

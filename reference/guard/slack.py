@@ -93,6 +93,16 @@ def denominator_error(
     return DenominatorError(share, underflow, kappa, v_floor, root_error, floor, of_sum, rho)
 
 
+def interpolation_error(model: OpModel, options: StepOptions, u: Fraction, n: Fraction) -> tuple[Fraction, Fraction]:
+    """How far the roundings before its last carry the first moment: relative to `w*(|m| + |g|)`, and absolutely.
+
+    Arguments as `update_error`.
+    """
+    if model.interpolation is Interpolation.FMA and not options.interpolate_from_end:
+        return u + u**2, n
+    return 2 * u + 3 * u**2 + u**3, (2 + u) * n
+
+
 class UpdateError(NamedTuple):
     """The constants of the master inequality; written with arithmetic alone, see `proofs`."""
 
@@ -124,10 +134,7 @@ def update_error(
     """
     rho, w, a = denominator.rho, real.w, real.step
     amplification = 1 / (1 - rho)
-    if model.interpolation is Interpolation.FMA and not options.interpolate_from_end:
-        interpolation, interpolation_floor = u + u**2, n
-    else:
-        interpolation, interpolation_floor = 2 * u + 3 * u**2 + u**3, (2 + u) * n
+    interpolation, interpolation_floor = interpolation_error(model, options, u, n)
     # The product with the step size and the division, in either order, or fewer; or the last of two divisions.
     quotient = u if model.update is Update.DIVIDE_TWICE else 2 * u + u**2
     multiplies_first = model.update is Update.MULTIPLY_THEN_DIVIDE

@@ -213,7 +213,7 @@ def changed(function: Callable[..., Any], old: str, new: str) -> Callable[..., A
         (slack, "denominator_error", "2 * n\n", "1 * n\n"),
         (slack, "denominator_error", "root_error = 3 * u if", "root_error = 2 * u if"),
         (slack, "denominator_error", "kappa / 2 +", "kappa / 3 +"),
-        (slack, "update_error", "u + u**2, n", "u, n"),
+        (slack, "interpolation_error", "u + u**2, n", "u, n"),
         (slack, "update_error", "else 2 * u + u**2", "else u + u**2"),
         (slack, "update_error", "(of_moment + of_gradient) * largest_share", "of_moment * largest_share"),
         (slack, "update_error", "floor=n if", "floor=n / 2 if"),

@@ -149,8 +149,10 @@ ARGUMENTS = {
         )
     },
     "op model": Bad(f"compress optimizer.pt out.gmc {CLAIM} --op-model cuda", "optimizer.pt", "op model 'cuda'"),
-    "horizon 2": Bad(f"compress optimizer.pt out.gmc {CLAIM} --horizon 2", "horizon '2'", "not supported yet"),
-    "horizon all": Bad(f"compress optimizer.pt out.gmc {CLAIM} --horizon all", "horizon 'all'", "not supported yet"),
+    **{
+        f"horizon {value}": Bad(f"compress optimizer.pt out.gmc {CLAIM} --horizon {value}", "horizon is", says)
+        for value, says in (("0", "from 1 to 1000, or all"), ("1001", "from 1 to 1000, or all"), ("ever", "'ever'"))
+    },
     "guard": Bad(f"compress optimizer.pt out.gmc {CLAIM} --guard none", "--guard", "'none' is not one of"),
     "no tolerance": Bad("compress optimizer.pt out.gmc --grad-bound 1", "--tolerance", "Missing option"),
     "no native": Bad("audit optimizer.gmc", "--native", "Missing option"),

@@ -11,6 +11,7 @@ the claim moves the two binary32 runs' `j`-th updates further apart than the tol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,6 +23,7 @@ from guarded_moments.reference.adam import Scalars
 from guarded_moments.reference.claim import LARGEST_GRADIENT, Claim, Tolerance
 from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, round_down, round_up, square_root_down, square_root_up
+from guarded_moments.reference.guard.binary64_range import require_normal
 from guarded_moments.reference.guard.constants import GuardConstants, exact_constants
 from guarded_moments.reference.guard.overflow import RangeArithmetic, require_all_finite
 from guarded_moments.reference.guard.real_update import RealUpdate, real_update
@@ -88,7 +90,7 @@ def later_constants(claim: Claim, run: Run) -> Sequence[GuardConstants[float]]:
 @lru_cache(maxsize=64)  # tensors of one param_group share all of it
 def _later_constants(claim: Claim, run: Run) -> tuple[GuardConstants[float], ...]:
     bound, last = claim.gradient_bound.value, claim.horizon.updates or 1
-    if LARGEST_GRADIENT < bound < float("inf"):
+    if LARGEST_GRADIENT < bound < math.inf:
         msg = (
             f"grad-bound {bound:g} is above {LARGEST_GRADIENT:g}, the largest for a horizon of {last} updates; use inf"
         )
@@ -113,6 +115,9 @@ def _later_constants(claim: Claim, run: Run) -> tuple[GuardConstants[float], ...
         found.append(rounded._replace(gradient_bound=shared, threshold=run.threshold(claim.tolerance)))
     if len(found) < last:
         raise UnsupportedError(f"horizon {last} is too long: after {len(found)} updates rounding has no bound")
+    # What is evaluated depends on the exponents of the constants alone, and few updates differ in those.
+    for constants in {tuple(math.frexp(value)[1] for value in one): one for one in found}.values():
+        require_normal(constants)
     return tuple(found)
 
 

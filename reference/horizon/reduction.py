@@ -11,7 +11,8 @@ with `y` for the gradient and with the constants below (`proofs.horizon` has the
 
 Where `|g_i| <= G`, `y` is at most `G*reach`; for finite `G` this is an upper bound, and the supremum may be smaller.
 
-Claimed: each constant is at least the number it stands for, and at most `2**-140` above it relative to its size.
+Claimed: each constant is at least the number it stands for, and at most `2**-140` above it relative to its size, but
+for the weight of the moments where it is below `LEAST_WEIGHT`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from guarded_moments.reference.guard.real_update import RealUpdate
 
 #: Significant bits that are kept of exact numbers that would grow with every update.
 _BITS = 200
+#: What is left of the moments is taken to be at least that: far below what matters, far above where binary64 ends.  The
+#: supremum over both signs of the gradients grows with it.
+LEAST_WEIGHT = Fraction(1, 2**40)
 
 
 class Reduced(NamedTuple):
@@ -51,7 +55,7 @@ def reduced(updates: Iterable[RealUpdate]) -> Iterator[Reduced]:
         shrunk = square_root_up(scale)
         stands_for = RealUpdate(
             w=real.w * square_root_up(weight),
-            complement=square_root_up(decay),
+            complement=max(square_root_up(decay), LEAST_WEIGHT),
             c=real.c,
             beta2=Fraction(1),
             root=Fraction(1),

@@ -27,7 +27,8 @@ from guarded_moments.reference.arithmetic.protocol import OrderedArithmetic
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, inflation
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.errors import UnsupportedError
-from guarded_moments.reference.floats import round_to_binary32, round_up, square_root_up
+from guarded_moments.reference.floats import BINARY32, round_to_binary32, round_up, square_root_up
+from guarded_moments.reference.guard.binary64_range import ExponentRange, cases
 from guarded_moments.reference.guard.closed_form import lifted, make_bound_terms
 from guarded_moments.reference.guard.constants import GuardConstants, counted_constants, exact_constants
 from guarded_moments.reference.guard.real_update import RealUpdate
@@ -105,7 +106,17 @@ def unbounded_constants(run: Run) -> GuardConstants[float]:
         step=_kappa(run),
     )
     exact = exact_constants(largest, UpdateError(nothing, nothing, nothing, nothing), square_root_up)
-    return GuardConstants(*(round_up(value) for value in exact))._replace(gradient_bound=_ANY_GRADIENT)
+    constants = GuardConstants(*(round_up(value) for value in exact))._replace(gradient_bound=_ANY_GRADIENT)
+    _require_normal(constants)
+    return constants
+
+
+def _require_normal(constants: GuardConstants[float]) -> None:
+    """Refuse a run of which the bound may leave the normal range of binary64."""
+    of = cases(1.0, BINARY32, from_zero=True)
+    op = ExponentRange(of.order)
+    held = GuardConstants(*(op.constant(value) for value in constants))
+    op.finite(make_every_bound(op)(held, of.m, of.v, of.m_hat, of.v_hat))
 
 
 def _kappa(run: Run) -> Fraction:

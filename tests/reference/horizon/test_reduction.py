@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.reference.horizon.runs import PRECISION, ExactState, gamma, number, run_of, sequences
 
 from guarded_moments.reference.guard.real_update import RealUpdate
-from guarded_moments.reference.horizon.reduction import Reduced, coarse, reduced
+from guarded_moments.reference.horizon.reduction import LEAST_WEIGHT, Reduced, coarse, reduced
 
 BETAS = [(0.9, 0.999), (0.9, 0.95), (0.0, 0.99), (0.95, 0.9)]
 
@@ -30,7 +30,7 @@ def test_constants_are_those_of_the_formula(betas: tuple[float, float]) -> None:
             scale = beta2 ** (-mpmath.mpf(j) / 2)
             expected = {
                 "w": w * mpmath.sqrt(sum((beta1**2 / beta2) ** age for age in range(j))),
-                "complement": beta1**j * scale,
+                "complement": max(beta1**j * scale, number(LEAST_WEIGHT)),
                 "eps": number(real.eps) * number(real.root) * scale,
                 "step": number(real.step) * number(real.root),
             }

@@ -35,8 +35,16 @@ from guarded_moments.oracle.worst_case import Certainty, Verdict
 from guarded_moments.reference.checkpoint import read
 from guarded_moments.reference.checkpoint.writing import check_output, replacing
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
-from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Log8, LogGrid, Ratio8
+from guarded_moments.reference.codecs import CODECS, BFloat16, Blockwise8, Codec, Entropy, Log8, LogGrid, Ratio8
 from guarded_moments.reference.codecs.eight_bit import M_LEVELS, V_LEVELS, EightBit
+from guarded_moments.reference.codecs.entropy_choice import (
+    HIGHEST,
+    LARGEST_PITCH,
+    LARGEST_STEP,
+    LOWEST,
+    SMALLEST_PITCH,
+    Choice,
+)
 from guarded_moments.reference.codecs.ratio_ranges import steps_reaching
 from guarded_moments.reference.errors import CheckpointError, InvalidClaimError
 from guarded_moments.reference.floats import bits_of, from_bits, hex_of, round_to_binary32
@@ -71,7 +79,7 @@ _SMALLEST_SCALE, _LARGEST_SCALE = -149.0, 127.0  #: in octaves
     type=NUMBER,
     default=_M_RANGE,
     show_default=True,
-    help="Grid of m, in octaves; its end is a block's scale, and what ratio8 reaches beside the largest v.",
+    help="Grid of m, in octaves; its end is a block's scale, and what ratio8 and entropy reach beside the largest v.",
 )
 @click.option("--v-range", nargs=2, type=NUMBER, default=_V_RANGE, show_default=True, help="Grid of v, likewise.")
 @click.option("--lr", type=NUMBER, help="Learning rate.  [default: 0.001, or the file's]")
@@ -190,7 +198,20 @@ def _codec(kind: type[Codec], m_range: tuple[float, float], v_range: tuple[float
     if issubclass(kind, Ratio8):
         reach = torch.tensor([m_range[1] - v_range[1] / 2], dtype=torch.float64).exp2()
         return kind(LogGrid.spanning(*v_range, V_LEVELS), steps_reaching(reach))
+    if issubclass(kind, Entropy):
+        return kind(_reaching(m_range, v_range))
     return BFloat16()
+
+
+def _reaching(m_range: tuple[float, float], v_range: tuple[float, float]) -> Choice:
+    """Codes of eight bits over the range of second moments, and of ratios as `ratio8` has them."""
+    span = min(v_range[1] - v_range[0], HIGHEST / LogGrid.units)
+    pitch = min(max(round(span * LogGrid.units / V_LEVELS / 2) * 2, SMALLEST_PITCH), LARGEST_PITCH)
+    middle = min(max(sum(v_range) / 2 * LogGrid.units, LOWEST), HIGHEST)
+    step = steps_reaching(torch.tensor([m_range[1] - v_range[1] / 2], dtype=torch.float64).exp2())
+    nothing = torch.empty(0, dtype=torch.int8)
+    base = round((middle - LOWEST) / pitch)
+    return Choice(step.clamp(max=LARGEST_STEP), pitch, base, 1, (0, 0), nothing, nothing)
 
 
 def _show(console: Console, found: Explanation, step: float, codec: Codec) -> None:

@@ -179,7 +179,7 @@ def _verdict(result: Audit, bit_rate: float) -> dict[str, Any]:
 
 def _row(tensor: TensorAudit, more: Mapping[str, Any]) -> dict[str, Any]:
     accepted = tensor.coordinates - tensor.escapes
-    bits = more["code_bits"] * tensor.coordinates + _NATIVE_BITS * tensor.escapes
+    bits = 8 * more["code_bytes"] + _NATIVE_BITS * tensor.escapes
     rate = bits / tensor.coordinates if tensor.coordinates else 0.0
     return {**vars(tensor), **more, "accepted": accepted, "bit_rate": rate}
 

@@ -87,7 +87,7 @@ class Gatherer:
                     "where": tensor.where,
                     "shape": list(tensor.shape),
                     "codec": tensor.codec.name,
-                    "code_bits": 2 * 8 * tensor.codec.code_type.itemsize,
+                    "code_bytes": sum(part.nbytes for part in tensor.stored),
                     "next_step": tensor.next_step,
                     "lr": tensor.lr,
                     "beta1": hyperparameters.beta1,

@@ -155,7 +155,7 @@ def _tensor() -> dict[str, Any]:
     return _object(
         {
             **dict.fromkeys(("where", "implementation", "codec"), _TEXT),
-            **dict.fromkeys((*counts, "accepted", "code_bits"), _COUNT),
+            **dict.fromkeys((*counts, "accepted", "code_bytes"), _COUNT),
             "escape_reasons": _map(_COUNT),
             "shape": _list(_COUNT),
             **dict.fromkeys(("max_deviation", "max_deviation_upper", "bit_rate"), _NUMBER),

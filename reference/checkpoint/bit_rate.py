@@ -43,4 +43,4 @@ def tensor_bit_rate(tensor: GuardedTensor) -> float:
 
 def _bytes_of(tensor: GuardedTensor) -> tuple[int, int, int]:
     arrays = tensor.codec.parameter_tensors().values()
-    return tensor.m_codes.nbytes + tensor.v_codes.nbytes, tensor.escapes.nbytes, sum(array.nbytes for array in arrays)
+    return sum(codes.nbytes for codes in tensor.stored), tensor.escapes.nbytes, sum(array.nbytes for array in arrays)

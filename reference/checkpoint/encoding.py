@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 #: Coordinates that are worked on at a time: the temporaries of a block stay in a core's cache.
 BLOCK = 1 << 15
-#: The search accepts about what the closed form would if the tolerance were so much wider; grids are chosen for that.
-SEARCH_WIDENS = 1.3
 #: A run with parameters of its own has at least so many coordinates; shorter rows are put together.
 SMALLEST_RUN = 64
 BLOCK_RUN = 256  #: coordinates that share parameters with `per-block`
@@ -80,19 +78,19 @@ def scalars_of(parameter: Parameter, implementation: Implementation, lr: float) 
 
 
 def run_of(parameter: Parameter, granularity: Granularity) -> int | None:
-    """How many coordinates, in memory order, share a codec's parameters; None for all of the tensor.
-
-    A row is what one index along the slowest axis in memory selects.
-    """
+    """How many coordinates, in memory order, share a codec's parameters; None for all of the tensor."""
     if granularity == "per-block":
         return BLOCK_RUN
+    row = None if granularity == "per-tensor" else row_of(parameter)
+    return None if row is None else row * -(-SMALLEST_RUN // row)
+
+
+def row_of(parameter: Parameter) -> int | None:
+    """How many coordinates, in memory order, one index along the slowest axis selects; None of a vector."""
     axes = [
         (stride, extent) for extent, stride in zip(parameter.m.shape, parameter.m.stride(), strict=True) if extent > 1
     ]
-    if granularity == "per-tensor" or len(axes) <= 1:
-        return None
-    row = parameter.numel // max(axes)[1]
-    return row * -(-SMALLEST_RUN // row)
+    return None if len(axes) <= 1 else parameter.numel // max(axes)[1]
 
 
 @dataclass(frozen=True)
@@ -113,11 +111,11 @@ class Encoding:
 
     def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
         """The previous parameters, or fitted ones."""
-        size = run_of(parameter, self.granularity)
+        size = row_of(parameter) if self.kind.by_rows else run_of(parameter, self.granularity)
         if self.previous is not None:
             return self.previous
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
-        widened = constants._replace(threshold=constants.threshold * (SEARCH_WIDENS if self.exact else 1.0))
+        widened = constants._replace(threshold=constants.threshold * (self.kind.search_widens if self.exact else 1.0))
         guard = CompiledClosedForm(widened)
         return self.kind.fit(m, v, guard if self.compiled else guard.__call__, size)
 

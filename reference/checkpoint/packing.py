@@ -1,6 +1,6 @@
 """What stands where inside a `.gmc` file: guarded tensors as one description and a few long arrays, and back.
 
-    "m_codes", "v_codes"    uint8: the codes of all guarded tensors, one after the other, little-endian
+    "m_codes", "v_codes"    uint8: the codes of all guarded tensors, one after the other, little-endian; see `planes`
     "escapes"               float32, (escapes, 2): the native pairs, in the same order
     "parameters"            uint8: what codecs need besides plain data, as the description says
     "description"           uint8: zlib of JSON, one entry per guarded tensor, and the tensors kept whole
@@ -27,13 +27,14 @@ from guarded_moments.reference.checkpoint.container import Pieces, require_diges
 from guarded_moments.reference.checkpoint.layouts import Place, at, entry_at
 from guarded_moments.reference.checkpoint.optimizer_state import MOMENTS, is_dense
 from guarded_moments.reference.checkpoint.pickled import unzip
+from guarded_moments.reference.checkpoint.planes import codes_of
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor, KeptTensor, digest_of_stored
 from guarded_moments.reference.claim import GradientBound
-from guarded_moments.reference.codecs import CODECS, Codec
+from guarded_moments.reference.codecs import CODECS, Codec, Codes
 from guarded_moments.reference.errors import FormatError, UnsupportedError
 from guarded_moments.reference.hyperparameters import Hyperparameters
 
-_TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.int16)}
+_TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.int16, torch.int8)}
 _NATIVE = 2  #: moments of a coordinate
 
 #: Bytes that a description may take where the file does not say how many: that of a million tensors takes less.
@@ -52,8 +53,8 @@ def packed(state: GuardedState, compressed: bytes) -> dict[str, Pieces]:
     """
     parameters = [array for tensor in state.tensors for array in tensor.codec.parameter_tensors().values()]
     return {
-        "m_codes": _bytes_of([tensor.m_codes for tensor in state.tensors]),
-        "v_codes": _bytes_of([tensor.v_codes for tensor in state.tensors]),
+        "m_codes": _bytes_of([tensor.stored.m for tensor in state.tensors]),
+        "v_codes": _bytes_of([tensor.stored.v for tensor in state.tensors]),
         "escapes": [torch.empty(0, _NATIVE), *(tensor.escapes for tensor in state.tensors)],
         "parameters": _bytes_of(parameters),
         "description": [as_bytes(compressed)],
@@ -104,6 +105,7 @@ class _ByGroup:
 def _describe(tensor: GuardedTensor, hyperparameters: int) -> dict[str, Any]:
     arrays = tensor.codec.parameter_tensors()
     bound = {} if tensor.own_bound is None else {"gradient_bound": repr(tensor.own_bound.value)}
+    packed_sizes = {} if tensor.codec.low_bits() is None else {"code_bytes": [len(part) for part in tensor.stored]}
     return {
         "place": list(tensor.place),
         "key": tensor.key,
@@ -115,6 +117,7 @@ def _describe(tensor: GuardedTensor, hyperparameters: int) -> dict[str, Any]:
         "lr": repr(tensor.lr),
         "hyperparameters": hyperparameters,
         **bound,
+        **packed_sizes,
         "codec": tensor.codec.name,
         "parameters": dict(tensor.codec.parameters()),
         "arrays": {name: [str(x.dtype).removeprefix("torch."), len(x)] for name, x in arrays.items()},
@@ -186,12 +189,23 @@ def unpacked(
         kind = codec_named(entry)
         arrays = {name: parameters.take(_TYPES[dtype], int(count)) for name, (dtype, count) in entry["arrays"].items()}
         numel = math.prod(entry["shape"])
-        codes = (m_codes.take(kind.code_type, numel), v_codes.take(kind.code_type, numel))
+        planes: list[int] | None = entry.get("code_bytes")
+        held = Codes(
+            *(
+                part.take(kind.code_type, numel) if planes is None else part.take(torch.uint8, int(planes[moment]))
+                for moment, part in enumerate((m_codes, v_codes))
+            )
+        )
         own = pairs.take(torch.float32, _NATIVE * int(entry["escapes"])).view(-1, _NATIVE)
         if digested:
-            digest = digest_of_stored(*codes, own, *arrays.values())
+            digest = digest_of_stored(*held, own, *arrays.values())
             require_digest(digest, entry["sha256"], f"is damaged: what is stored of {entry['where']} has")
-        tensor = assembled(entry, kind.from_parameters(entry["parameters"], arrays), codes, own, skeleton)
+        codec = kind.from_parameters(entry["parameters"], arrays)
+        low_bits = codec.low_bits()
+        if (low_bits is None) != (planes is None):
+            raise FormatError(f"{entry['where']}: how many bytes its codes take is said of what has none, or not said")
+        codes = held if low_bits is None else codes_of(held, low_bits, numel)
+        tensor = assembled(entry, codec, codes, own, skeleton)
         own_hyperparameters = hyperparameters.of(tensor)
         if digested:
             stated = content["hyperparameters"][entry["hyperparameters"]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor
 from guarded_moments.reference.checkpoint.container import as_memory, digest_of_bytes
 from guarded_moments.reference.checkpoint.layouts import Place, entry_at, group_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict, in_memory_order
+from guarded_moments.reference.checkpoint.planes import stored
 from guarded_moments.reference.checkpoint.spool import Spool
 from guarded_moments.reference.claim import Claim, GradientBound, Horizon, Tolerance
-from guarded_moments.reference.codecs import Codec
+from guarded_moments.reference.codecs import Codec, Codes
 from guarded_moments.reference.hyperparameters import Hyperparameters
 
 #: Digits of a tensor's digest: half of a SHA-256, so that the digests of small tensors cost little.
@@ -51,6 +53,11 @@ class GuardedTensor:
         """Coordinates."""
         return self.m_codes.numel()
 
+    @cached_property
+    def stored(self) -> Codes:
+        """What a file holds of the codes: two tensors of uint8."""
+        return stored(Codes(self.m_codes, self.v_codes), self.codec.low_bits())
+
     @property
     def escaped(self) -> Tensor:
         """Where the exact pair is kept: bool, (numel,)."""
@@ -58,7 +65,7 @@ class GuardedTensor:
 
     def digest(self) -> str:
         """See `digest_of_stored`."""
-        return digest_of_stored(self.m_codes, self.v_codes, self.escapes, *self.codec.parameter_tensors().values())
+        return digest_of_stored(*self.stored, self.escapes, *self.codec.parameter_tensors().values())
 
     def decode(self) -> tuple[Tensor, Tensor]:
         """The recovered moments, float32, (numel,), escapes included."""

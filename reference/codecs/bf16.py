@@ -32,6 +32,8 @@ class BFloat16:
     summary: ClassVar[str] = "16 bits a moment, bfloat16: twice the space, few escapes at small tolerances"
     code_type: ClassVar[torch.dtype] = torch.uint16
     granularities: ClassVar[bool] = False
+    search_widens: ClassVar[float] = 1.3
+    by_rows: ClassVar[bool] = False
     reusable: ClassVar[bool] = True
 
     @classmethod
@@ -58,6 +60,10 @@ class BFloat16:
 
     def require_numel(self, numel: int) -> None:
         """See `Codec`: any number will do."""
+
+    def low_bits(self) -> tuple[int, int] | None:
+        """See `Codec`: codes are bytes."""
+        return None
 
     def alternatives(self, codes: Codes) -> Iterator[Codes]:  # noqa: ARG002 - there are none
         """See `Codec`: none."""

@@ -72,6 +72,8 @@ class Blockwise8:
     summary: ClassVar[str] = "8 bits a moment, blocks of 256 scaled by their largest: what 8-bit optimizers do"
     code_type: ClassVar[torch.dtype] = torch.uint8
     granularities: ClassVar[bool] = False
+    search_widens: ClassVar[float] = 1.3
+    by_rows: ClassVar[bool] = False
     reusable: ClassVar[bool] = False
 
     def __eq__(self, other: object) -> bool:
@@ -115,6 +117,10 @@ class Blockwise8:
         """See `Codec`."""
         if not len(self.m_scales) == len(self.v_scales) == -(-numel // BLOCK):
             raise FormatError(f"{len(self.m_scales)} scales do not fit {numel} coordinates in blocks of {BLOCK}")
+
+    def low_bits(self) -> tuple[int, int] | None:
+        """See `Codec`: codes are bytes."""
+        return None
 
     def alternatives(self, codes: Codes) -> Iterator[Codes]:  # noqa: ARG002 - there are none
         """See `Codec`: none."""

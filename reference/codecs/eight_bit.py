@@ -40,6 +40,8 @@ class EightBit:
     kind: ClassVar[type[SpacedGrid]]
     code_type: ClassVar[torch.dtype] = torch.uint8
     granularities: ClassVar[bool] = True
+    search_widens: ClassVar[float] = 1.3
+    by_rows: ClassVar[bool] = False
     reusable: ClassVar[bool] = True
 
     @classmethod
@@ -80,6 +82,10 @@ class EightBit:
         for grid in (self.m_grid, self.v_grid):
             if isinstance(grid, GridFamily):
                 grid.require_numel(numel)
+
+    def low_bits(self) -> tuple[int, int] | None:
+        """See `Codec`: codes are bytes."""
+        return None
 
     def alternatives(self, codes: Codes) -> Iterator[Codes]:  # noqa: ARG002 - there are none
         """See `Codec`: none."""

@@ -44,6 +44,8 @@ class Codec(Protocol):
     summary: ClassVar[str]  #: a line for lists
     code_type: ClassVar[torch.dtype]  #: of both codes
     granularities: ClassVar[bool]  #: whether `fit` takes runs of a size of the caller's choice
+    search_widens: ClassVar[float]  #: the search accepts about what the closed form would at so much the tolerance
+    by_rows: ClassVar[bool]  #: whether `fit` is to be told how many coordinates a row has, and nothing else
     reusable: ClassVar[bool]  #: whether the parameters of one checkpoint suit the next
 
     @classmethod
@@ -91,6 +93,13 @@ class Codec(Protocol):
 
         Raises:
             FormatError: they are for more or fewer.
+        """
+        ...
+
+    def low_bits(self) -> tuple[int, int] | None:
+        """How many low bits of both codes, 16 bits each, a file holds as they are, eight above them being coded.
+
+        None where a file holds codes as they are.
         """
         ...
 

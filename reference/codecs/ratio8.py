@@ -14,8 +14,7 @@ of the first moment itself is too fine for small ratios and too coarse for large
 Claimed: `decode` is two look-ups and one product, of which none is subnormal or overflows; `encode` picks the level of
 the second moment nearest in the logarithm, ties to the larger, clamps to the ends, and maps zero, and nothing else, to
 zero; then the multiple of `step * T2` nearest to the first moment, ties to even, clamped to 127, and 0 beside a second
-moment of zero.  The quotient in binary64 decides rightly: `step * T2` has 32 bits and is exact, so that the quotient of
-24 bits by 32 is a half-integer or at least `2**-33` from each, and below 128 it is rounded by `2**-47` at most.
+moment of zero: see `multiples`.
 """
 
 from __future__ import annotations
@@ -30,6 +29,14 @@ from torch import Tensor
 
 from guarded_moments.reference.codecs.eight_bit import V_LEVELS, encode_magnitude, packed_units, unpacked_units
 from guarded_moments.reference.codecs.grids import GridFamily, LogGrid
+from guarded_moments.reference.codecs.multiples import (
+    bits_of_steps,
+    first_moment,
+    nearest_multiple,
+    require_steps,
+    step_stated,
+    steps_of_bits,
+)
 from guarded_moments.reference.codecs.protocol import Codes
 from guarded_moments.reference.codecs.ranges import Guard
 from guarded_moments.reference.codecs.ratio_ranges import LARGEST_MULTIPLE, choose_ratio
@@ -38,8 +45,8 @@ from guarded_moments.reference.errors import FormatError
 
 ESCAPE = 0x80
 
-#: Steps are at least 2**-62 and below 2**57: the product with any root, of 2**-63 to 2**63.75, is a normal number.
-_SMALLEST_STEP, _STEPS_END = 2.0**-62, 2.0**57
+#: Steps are below this: the product of 127 of them with the largest root, 2**63.75, does not overflow.
+_STEPS_END = 2.0**57
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +60,8 @@ class Ratio8:
     summary: ClassVar[str] = "8 bits a moment, the first as a multiple of the second's root: fewer bits"
     code_type: ClassVar[torch.dtype] = torch.uint8
     granularities: ClassVar[bool] = True
+    search_widens: ClassVar[float] = 1.3
+    by_rows: ClassVar[bool] = False
     reusable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -65,10 +74,7 @@ class Ratio8:
             fitting, wanted = not (grid.origin | grid.pitch) & 1, 1
         if not fitting:
             raise FormatError("the second moment's grids are logarithmic, with even origins and pitches")
-        inside = (self.steps >= _SMALLEST_STEP) & (self.steps < _STEPS_END)  # false of NaN
-        short = self.steps.bfloat16().float() == self.steps
-        if self.steps.shape != (wanted,) or not bool((inside & short).all()):
-            raise FormatError(f"steps are not {wanted} bfloat16 values from 2**-62 to 2**57")
+        require_steps(self.steps, wanted, _STEPS_END)
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same grids and steps."""
@@ -86,24 +92,24 @@ class Ratio8:
     def encode(self, m: Tensor, v: Tensor, start: int = 0) -> Codes:
         """See `Codec`."""
         v_codes = encode_magnitude(v, self.v_grid, start)
-        unit = self._step(start, len(m)).double() * self._root(v_codes, start).double()
-        multiple = (m.double() / torch.where(v_codes > 0, unit, 1.0)).round().clamp(-LARGEST_MULTIPLE, LARGEST_MULTIPLE)
-        m_codes = torch.where(v_codes > 0, multiple, 0.0).to(torch.int8).view(torch.uint8)
-        return Codes(m_codes, v_codes.to(torch.uint8))
+        multiple = nearest_multiple(m, self._step(start, len(m)), self._root(v_codes, start), LARGEST_MULTIPLE)
+        return Codes(multiple.to(torch.int8).view(torch.uint8), v_codes.to(torch.uint8))
 
     def decode(self, m_codes: Tensor, v_codes: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
         """See `Codec`; the first moment of an escape decodes to zero."""
         index = v_codes.long()
-        multiple = m_codes.contiguous().view(torch.int8).masked_fill(m_codes == ESCAPE, 0).float()
-        m = multiple * self._step(start, len(m_codes)) * self._root(index, start)
+        m = first_moment(_multiples(m_codes), self._step(start, len(m_codes)), self._root(index, start))
         v = torch.where(index > 0, self.v_grid.level((index - 1).clamp(min=0), start), 0.0)
         return m, v
 
     def tables(self) -> tuple[Tensor, Tensor, Tensor]:
         """T1, T2 and what second moments decode to, of a tensor with one grid: float32, (256,), indexed by the byte."""
         every = torch.arange(256).to(torch.uint8)
-        multiple = every.view(torch.int8).masked_fill(every == ESCAPE, 0).float()
-        return multiple * self.steps, self._root(every.long(), 0), self.decode(torch.zeros_like(every), every)[1]
+        return (
+            _multiples(every).float() * self.steps,
+            self._root(every.long(), 0),
+            self.decode(torch.zeros_like(every), every)[1],
+        )
 
     def escaped(self, m_codes: Tensor, v_codes: Tensor) -> Tensor:  # noqa: ARG002 - the first byte says it
         """See `Codec`."""
@@ -118,6 +124,10 @@ class Ratio8:
         if isinstance(self.v_grid, GridFamily):
             self.v_grid.require_numel(numel)
 
+    def low_bits(self) -> tuple[int, int] | None:
+        """See `Codec`: codes are bytes."""
+        return None
+
     def alternatives(self, codes: Codes) -> Iterator[Codes]:  # noqa: ARG002 - there are none
         """See `Codec`: none."""
         return iter(())
@@ -126,7 +136,7 @@ class Ratio8:
         """See `Codec`: of one grid, its origin and pitch, and the sixteen bits of the step."""
         if isinstance(self.v_grid, GridFamily):
             return {"size": self.v_grid.size}
-        return {"grid": [self.v_grid.origin, self.v_grid.pitch], "step": int(_step_bits(self.steps)) & 0xFFFF}
+        return {"grid": [self.v_grid.origin, self.v_grid.pitch], "step": int(bits_of_steps(self.steps)) & 0xFFFF}
 
     def parameter_tensors(self) -> Mapping[str, Tensor]:
         """See `Codec`: of a family, origins and pitches in coarse units, and the bits of the steps."""
@@ -135,7 +145,7 @@ class Ratio8:
         return {
             "v_origins": packed_units(self.v_grid.origins, LogGrid.origin_unit),
             "v_pitches": packed_units(self.v_grid.pitches, LogGrid.pitch_unit),
-            "m_steps": _step_bits(self.steps),
+            "m_steps": bits_of_steps(self.steps),
         }
 
     @classmethod
@@ -144,14 +154,12 @@ class Ratio8:
         if "size" in parameters:
             origins = unpacked_units(tensors["v_origins"], LogGrid.origin_unit, signed=True)
             pitches = unpacked_units(tensors["v_pitches"], LogGrid.pitch_unit, signed=False)
-            steps = unpacked_units(tensors["m_steps"], 1, signed=False)
+            steps = steps_of_bits(unpacked_units(tensors["m_steps"], 1, signed=False))
             grid: LogGrid | GridFamily = GridFamily(LogGrid, origins, pitches, V_LEVELS, int(parameters["size"]))
         else:
             origin, pitch = parameters["grid"]
-            grid, steps = LogGrid.of_units(origin, pitch, V_LEVELS), torch.tensor([parameters["step"]])
-            if steps.dtype is not torch.int64 or not 0 <= int(steps) < 1 << 16:
-                raise FormatError(f"step is {parameters['step']!r}, expected the sixteen bits of a bfloat16")
-        return cls(grid, (steps << 16).to(torch.int32).view(torch.float32))
+            grid, steps = LogGrid.of_units(origin, pitch, V_LEVELS), step_stated(parameters["step"])
+        return cls(grid, steps)
 
     def _step(self, start: int, count: int) -> Tensor:
         """The step of each coordinate, or the one of all."""
@@ -174,6 +182,6 @@ def _roots(grid: LogGrid) -> Tensor:
     return level_at((grid.origin + torch.arange(grid.levels) * grid.pitch) // 2)
 
 
-def _step_bits(steps: Tensor) -> Tensor:
-    """The upper half of each, int16."""
-    return (steps.view(torch.int32) >> 16).to(torch.int16)
+def _multiples(m_codes: Tensor) -> Tensor:
+    """Of first-moment codes; 0 of the escape; int64."""
+    return m_codes.contiguous().view(torch.int8).masked_fill(m_codes == ESCAPE, 0).long()

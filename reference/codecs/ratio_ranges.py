@@ -18,6 +18,7 @@ from torch import Tensor
 
 from guarded_moments.reference.codecs.descent import HIGH, LOW, Choice, make_search
 from guarded_moments.reference.codecs.grids import GridFamily, LogGrid
+from guarded_moments.reference.codecs.multiples import steps_up
 from guarded_moments.reference.codecs.ranges import FIRST, Guard, Moment, Sample, quantiles_of
 
 LARGEST_MULTIPLE = 127
@@ -25,7 +26,6 @@ LARGEST_MULTIPLE = 127
 _SHRINK = 2.0 ** (-1 / (len(LOW) - 1))
 #: Ratios that are reached at least and at most: what they make of steps is inside the format, with room.
 _LEAST_REACH, _MOST_REACH = 2.0**-54, 2.0**60
-_DROPPED_BITS = 16  #: of a binary32, to be a bfloat16
 
 
 class _Trials(NamedTuple):
@@ -72,8 +72,7 @@ def _steps(reaches: Tensor, choice: Choice) -> Tensor:
 
 def steps_reaching(reaches: Tensor) -> Tensor:
     """Steps whose largest multiple is about such a ratio or a little more: float32, values of bfloat16."""
-    bits = (reaches.clamp(_LEAST_REACH, _MOST_REACH) / LARGEST_MULTIPLE).float().view(torch.int32)
-    return (-(-bits >> _DROPPED_BITS) << _DROPPED_BITS).view(torch.float32)
+    return steps_up(reaches.clamp(_LEAST_REACH, _MOST_REACH) / LARGEST_MULTIPLE)
 
 
 def _rejected(trials: _Trials, choice: Choice, step: int, enough: int) -> int:  # noqa: ARG001 - counts them all at once

@@ -34,11 +34,15 @@ def test_a_checkpoint_goes_through_every_command(
     assert f" {codec} " in shown.out
     parts = [float(number) for number in re.findall(r"[\d.]+(?= )", shown.line("bits"))]
     assert sum(parts[:-1]) == pytest.approx(parts[-1], abs=0.003)
-    assert parts[0] == (32 if codec == "bf16" else 16)
+    if codec == "entropy":
+        held, numel = sum(len(part) for part in tensor.stored), tensor.numel
+        assert parts[0] == pytest.approx(8 * held / numel, rel=0.5), "of the first tensor; of all it is about that"
+    else:
+        assert parts[0] == (32 if codec == "bf16" else 16)
     explained = run_well(
         "explain", "--m", "1e-4", "--v", "1e-8", *CLAIM, "--like", "out.gmc", "--place", tensor.numel - 1
     )
-    width = 4 if codec == "bf16" else 2
+    width = 4 if codec in {"bf16", "entropy"} else 2
     assert len(explained.line("codes").split()[1].rstrip(",")) == 2 + width
     assert explained.line("worst").startswith(("SAFE", "UNSAFE"))
 

@@ -169,6 +169,8 @@ def decoded(entry: dict[str, Any], taken: dict[str, bytes], k: int, m: int, v: i
     codec = entry["codec"]
     if codec == "bf16":
         return None if m == 0x8000 else (m << 16, v << 16)
+    if codec == "entropy":
+        return numbered(entry, taken, k, m, v)
     if codec == "blockwise8":
         scales = [struct.unpack_from("<I", taken[name], 4 * (k // 256))[0] for name in ("m_scales", "v_scales")]
         entries = (dynamic_map(signed=True)[m], dynamic_map(signed=False)[v])
@@ -203,6 +205,34 @@ def ratio(entry: dict[str, Any], taken: dict[str, bytes], k: int, m: int, v: int
     return multiplied(first, log_level(position // 2)), log_level(position)
 
 
+def numbered(entry: dict[str, Any], taken: dict[str, bytes], k: int, m: int, v: int) -> tuple[int, int] | None:
+    """The bits that coordinate `k` of `entropy` decodes to; None for the reserved pair."""
+    said = entry["parameters"]
+    if m == 0:
+        return None
+    (step,) = struct.unpack("<f", struct.pack("<I", said["step"] << 16))
+    centers = [128 << bits for bits in said["low_bits"]]
+    (first,) = struct.unpack("<I", struct.pack("<f", (m - centers[0]) * step))
+    if v == 0:
+        return multiplied(first, 0), 0
+    number = said["base"] + v - centers[1]
+    if taken:
+        rows, columns = (struct.unpack(f"<{len(taken[name])}b", taken[name]) for name in ("rows", "columns"))
+        require(len(rows) * len(columns) == math.prod(entry["shape"]), "rows and columns of another shape")
+        number += said["unit"] * (rows[k // len(columns)] + columns[k % len(columns)])
+    position = min(max(-126 * 65536 + number * said["pitch"], -126 * 65536), 127 * 65536 + 32768)
+    return multiplied(first, log_level(position // 2)), log_level(position)
+
+
+def unplaned(held: bytes, low_bits: int, count: int) -> list[int]:
+    """The codes of `entropy` of one moment."""
+    low_bytes = -(-count * low_bits // 8)
+    coded, low = held[: len(held) - low_bytes], int.from_bytes(held[len(held) - low_bytes :], "little")
+    require(count <= 8 * len(coded), "more coordinates than bits")
+    leading = unzipped(coded, count)
+    return [leading[k] << low_bits | (low >> (k * low_bits)) & ((1 << low_bits) - 1) for k in range(count)]
+
+
 # 3: the tensors
 
 
@@ -219,23 +249,27 @@ class Reader:
         return taken
 
 
-ORDER = ("m_origins", "v_origins", "m_pitches", "v_pitches", "m_scales", "v_scales", "m_steps")
+ORDER = ("m_origins", "v_origins", "m_pitches", "v_pitches", "m_scales", "v_scales", "m_steps", "rows", "columns")
 
 
 def moments_of(entry: dict[str, Any], readers: dict[str, Reader]) -> tuple[Array, Array]:
     """One tensor's recovered moments."""
     count, wide = math.prod(entry["shape"]), 2 if entry["codec"] == "bf16" else 1
-    codes = [readers[name].take(wide * count) for name in ("m_codes", "v_codes")]
+    sizes = entry.get("code_bytes", [wide * count, wide * count])
+    codes = [readers[name].take(size) for name, size in zip(("m_codes", "v_codes"), sizes, strict=True)]
     escapes = readers["escapes"].take(8 * entry["escapes"])
     taken = {}
     for name in sorted(entry["arrays"], key=ORDER.index):
         kind, length = entry["arrays"][name]
-        taken[name] = readers["parameters"].take({"float32": 4, "int16": 2}[kind] * length)
+        taken[name] = readers["parameters"].take({"float32": 4, "int16": 2, "int8": 1}[kind] * length)
     require(sha256(*codes, escapes, *taken.values())[:32] == entry["sha256"], f"the digest of {entry['where']}")
     pairs = list(struct.iter_unpack("<II", escapes))
     in_memory = []
-    for k in range(count):
-        m, v = (int.from_bytes(code[wide * k : wide * (k + 1)], "little") for code in codes)
+    if entry["codec"] == "entropy":
+        numbers = [unplaned(*of, count) for of in zip(codes, entry["parameters"]["low_bits"], strict=True)]
+    else:
+        numbers = [[int.from_bytes(code[wide * k : wide * (k + 1)], "little") for k in range(count)] for code in codes]
+    for k, (m, v) in enumerate(zip(*numbers, strict=True)):
         found = decoded(entry, taken, k, m, v)
         if found is None:
             require(pairs, f"an escape too few in {entry['where']}")

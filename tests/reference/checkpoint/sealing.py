@@ -77,8 +77,9 @@ def _with_digests(inside: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> di
     try:
         tensors = []
         for entry in inside["tensors"]:
-            codes = math.prod(entry["shape"]) * CODE_BYTES.get(entry["codec"], 1)
-            stored = take("m_codes", codes) + take("v_codes", codes) + take("escapes", 8 * entry["escapes"])
+            whole = math.prod(entry["shape"]) * CODE_BYTES.get(entry["codec"], 1)
+            m_bytes, v_bytes = entry.get("code_bytes", (whole, whole))
+            stored = take("m_codes", m_bytes) + take("v_codes", v_bytes) + take("escapes", 8 * entry["escapes"])
             for dtype, count in entry["arrays"].values():
                 stored += take("parameters", ELEMENT_BYTES[dtype] * count)
             tensors.append({**entry, "sha256": hashlib.sha256(stored).hexdigest()[:32]})

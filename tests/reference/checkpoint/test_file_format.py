@@ -585,7 +585,7 @@ def test_a_file_of_every_codec_comes_back(codec: str, grid: str) -> None:
         refused(with_arrays(content, lambda arrays: arrays.update(parameters=arrays["parameters"][1:])))
 
 
-@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8", "ratio8"])
+@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8", "ratio8", "entropy"])
 def test_flipped_bits_of_every_layout_are_found(codec: str, rng: np.random.Generator) -> None:
     content = to_bytes(compressed(sample("plain_adamw_foreach"), codec=codec))
     for bit in rng.integers(8 * len(content), size=200).tolist():

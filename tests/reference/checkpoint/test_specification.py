@@ -57,7 +57,7 @@ def test_a_reader_written_from_the_specification_recovers_every_sample(name: str
     assert checkpoint == plain(recover(state))
 
 
-@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8", "ratio8"])
+@pytest.mark.parametrize("codec", ["log8", "bf16", "blockwise8", "ratio8", "entropy"])
 def test_unusual_coordinates_and_layouts_are_recovered_too(codec: str) -> None:
     moments = torch.tensor([[1e-4, float("nan"), -2e-4], [0.0, -0.0, 3e-5]])
     square = torch.arange(6.0).view(2, 3).t()
@@ -115,7 +115,7 @@ def test_the_document_names_every_member_and_array_and_no_other() -> None:
     assert f"format version {FORMAT_VERSION}\n" in SPECIFICATION
     assert members("1. ") == set(said)
     assert members("2. ", "name") == {*arrays, "description"}
-    assert members("3. ") == {*inside["tensors"][0], "gradient_bound"}
+    assert members("3. ") == {*inside["tensors"][0], "gradient_bound", "code_bytes"}
     assert set(inside) == {"hyperparameters", "tensors", "kept"}
     certificate = SPECIFICATION.split("\n## 6. ")[1].split("\n## ")[0]
     assert [

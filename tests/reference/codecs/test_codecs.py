@@ -1,5 +1,6 @@
 """Every codec beside its scalar twin, and what the protocol promises of all of them."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,7 @@ from guarded_moments.reference.codecs import (
     Blockwise8,
     Codec,
     Codes,
+    Entropy,
     FloatGrid,
     GridFamily,
     Joint,
@@ -30,8 +32,23 @@ from guarded_moments.reference.codecs import (
 )
 from guarded_moments.reference.codecs.blockwise8 import dynamic_map
 from guarded_moments.reference.codecs.eight_bit import ESCAPE, M_LEVELS, V_LEVELS, EightBit
+from guarded_moments.reference.codecs.entropy_choice import Choice
 from guarded_moments.reference.errors import FormatError
 from guarded_moments.reference.floats import hex_of
+
+
+def entropy(
+    step: float,
+    pitch: int,
+    base: int,
+    unit: int,
+    low_bits: tuple[int, int],
+    rows: Sequence[int] = (),
+    columns: Sequence[int] = (),
+) -> Entropy:
+    offsets = (torch.tensor(x, dtype=torch.int8) for x in (rows, columns))
+    return Entropy(Choice(torch.tensor([step]).bfloat16().float(), pitch, base, unit, low_bits, *offsets))
+
 
 ENDS = [(-40.0, -3.0), (-126.0, 127.5), (-20.0, -19.9)]
 
@@ -62,6 +79,11 @@ EXAMPLES: dict[str, Codec] = {
     "ratio8, narrowest": Ratio8(LogGrid(-126.0, 2.0**-14, V_LEVELS), torch.tensor([2.0**-62])),
     "ratio8, highest": Ratio8(LogGrid(127.5 - 63.5, 0.25, V_LEVELS), torch.tensor([255.0 * 2.0**49])),
     "ratio8, family": Ratio8(families(LogGrid, ENDS, V_LEVELS, 500), torch.tensor([0.03125, 7.0, 2.0**-40])),
+    "entropy, trained": entropy(0.0211, 1246, 4300, 3, (1, 3), list(range(-17, 18)), [k % 9 - 4 for k in range(40)]),
+    "entropy, no rows": entropy(0.0211, 1246, 4300, 1, (0, 2)),
+    "entropy, widest": entropy(2.0**48, 4, 3_000_000, 1, (8, 8)),
+    "entropy, narrowest": entropy(2.0**-62, 4 * 65536, 40, 7, (0, 0), [0, 5], [k % 255 - 127 for k in range(700)]),
+    "entropy, beyond the ends": entropy(1.0, 32768, 250, 1, (4, 0)),
 }
 
 every_codec = pytest.mark.parametrize("codec", EXAMPLES.values(), ids=EXAMPLES)
@@ -137,7 +159,7 @@ def test_codes_change_where_the_twins_do(codec: Codec) -> None:
     twin = twin_of(codec)
     for moment in (0, 1):
         found = edges(codec, moment)
-        assert len(found) >= 2 * (126, 254)[moment] or isinstance(codec, BFloat16 | Blockwise8 | Ratio8)
+        assert len(found) >= 2 * (126, 254)[moment] or isinstance(codec, BFloat16 | Blockwise8 | Ratio8 | Entropy)
         for value in found.tolist():
             pair = (value, 1.0) if moment == 0 else (1.0, value)
             code = codec.encode(torch.tensor(pair[:1]), torch.tensor(pair[1:]))[moment]
@@ -365,7 +387,7 @@ def test_foreign_parameters_are_refused(data: st.DataObject, name: str) -> None:
     numbers = st.integers() | st.floats() | st.none() | st.text(max_size=2)
     parameters = data.draw(
         st.dictionaries(
-            st.sampled_from(("grids", "size", "grid", "step")),
+            st.sampled_from(("grids", "size", "grid", "step", "pitch", "base", "unit", "low_bits")),
             numbers | st.lists(st.lists(numbers, max_size=3), max_size=3),
         )
     )
@@ -374,9 +396,12 @@ def test_foreign_parameters_are_refused(data: st.DataObject, name: str) -> None:
         for name, dtype in data.draw(
             st.dictionaries(
                 st.sampled_from(
-                    ("m_origins", "m_pitches", "v_origins", "v_pitches", "m_scales", "v_scales", "m_steps")
+                    (
+                        *("m_origins", "m_pitches", "v_origins", "v_pitches", "m_scales", "v_scales", "m_steps"),
+                        *("rows", "columns"),
+                    )
                 ),
-                st.sampled_from((torch.int16, torch.float32, torch.uint8)),
+                st.sampled_from((torch.int16, torch.float32, torch.uint8, torch.int8)),
             )
         ).items()
     }
@@ -393,7 +418,8 @@ def test_fitted_parameters_serve_any_tensor(name: str, rng: np.random.Generator)
     kind, case = CODECS[name], Setting().case()
     for count in (1, 255, 256, 257, 1000):
         m = torch.from_numpy(rng.standard_normal(count).astype(np.float32))
-        for size in (None, 64, 256) if kind.granularities else (None,):
+        rows = (size for size in (None, count, 5, 1) if size is None or count % size == 0)
+        for size in rows if kind.by_rows else (None, 64, 256) if kind.granularities else (None,):
             codec = kind.fit(m, m * m, case.guard, size)
             codec.require_numel(count)
             assert len(codec.encode(m, m * m).m) == count
@@ -406,6 +432,7 @@ def test_parameters_of_another_tensor_are_refused() -> None:
         EXAMPLES["lin8, family"],
         EXAMPLES["blockwise8"],
         EXAMPLES["ratio8, family"],
+        EXAMPLES["entropy, trained"],
     ):
         with pytest.raises(FormatError, match=r"do not fit"):
             codec.require_numel(10_000)

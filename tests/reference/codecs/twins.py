@@ -14,7 +14,16 @@ import mpmath
 import numpy as np
 import torch
 
-from guarded_moments.reference.codecs import BFloat16, Blockwise8, Codec, FloatGrid, GridFamily, LogGrid, Ratio8
+from guarded_moments.reference.codecs import (
+    BFloat16,
+    Blockwise8,
+    Codec,
+    Entropy,
+    FloatGrid,
+    GridFamily,
+    LogGrid,
+    Ratio8,
+)
 from guarded_moments.reference.codecs.eight_bit import EightBit
 from guarded_moments.reference.floats import LARGEST_FINITE_BITS, bits_of, from_bits
 
@@ -41,6 +50,8 @@ def twin_of(codec: Codec) -> Twin:
         return Blockwise8Twin(codec)
     if isinstance(codec, Ratio8):
         return Ratio8Twin(codec)
+    if isinstance(codec, Entropy):
+        return EntropyTwin(codec)
     assert isinstance(codec, BFloat16)
     return BFloat16Twin()
 
@@ -132,6 +143,54 @@ class Ratio8Twin:
         # The sign of a zero is the product's: of no code that an encoder makes.
         zero = -0.0 if multiple < 0 else 0.0
         return nearest_binary32(exact) if exact else zero, level(v_code, grid)
+
+
+class EntropyTwin:
+    """entropy: levels by their number from 2**-126 on, codes counted from what row and column say."""
+
+    def __init__(self, codec: Entropy) -> None:
+        self.choice = codec.choice
+        self.centers = [128 << bits for bits in codec.choice.low_bits]
+        count = (127 * 65536 + 32768 + 126 * 65536) // codec.choice.pitch + 1
+        self.grid = LogGrid.of_units(-126 * 65536, codec.choice.pitch, count)
+
+    def _counted_from(self, place: int) -> int:
+        columns = len(self.choice.columns)
+        if not columns:
+            return self.choice.base
+        row, column = divmod(place, columns)
+        return self.choice.base + self.choice.unit * (int(self.choice.rows[row]) + int(self.choice.columns[column]))
+
+    def _exponent(self, v_code: int, place: int) -> int:
+        number = self._counted_from(place) + v_code - self.centers[1]
+        return min(max(-126 * 65536 + number * self.choice.pitch, -126 * 65536), 127 * 65536 + 32768)
+
+    def encode(self, m: float, v: float, place: int = 0) -> tuple[int, int]:
+        """See `Twin`."""
+        if v == 0:
+            return self.centers[0], 0
+        code = nearest(v, self.grid) - 1 - self._counted_from(place) + self.centers[1]
+        v_code = min(max(code, 1), 2 * self.centers[1] - 1)
+        unit = Fraction(float(self.choice.step)) * Fraction(power(self._exponent(v_code, place), 1 << 17))
+        largest = self.centers[0] - 1
+        return min(max(round(Fraction(m) / unit), -largest), largest) + self.centers[0], v_code
+
+    def decode(self, m_code: int, v_code: int, place: int = 0) -> tuple[float, float]:
+        """See `Twin`."""
+        exact = (m_code - self.centers[0]) * Fraction(float(self.choice.step))
+        if v_code == 0:
+            return -0.0 if exact < 0 else 0.0, 0.0
+        exponent = self._exponent(v_code, place)
+        product = exact * Fraction(power(exponent, 1 << 17))
+        return nearest_binary32(product) if product else 0.0, power(exponent, 1 << 16)
+
+
+@cache
+def power(exponent: int, units: int) -> float:
+    """`2**(exponent/units)`, correctly rounded."""
+    with mpmath.workprec(PRECISION):
+        exact = mpmath.mpf(2) ** (mpmath.mpf(exponent) / units)
+    return rounded(exact)
 
 
 @cache

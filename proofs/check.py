@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared` and `cell_deviation` for what is stated), Python and its
-`fractions` and `json`.  No solver is among them; an import contract keeps it so.
+`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared`, `cell_deviation`, `cover` and `decay` for what is
+stated), Python and its `fractions` and `json`.  No solver is among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from importlib import resources
 
 from guarded_moments.proofs.atoms import Atom
 from guarded_moments.proofs.cell_deviation import cell_deviation, family_deviation
-from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
+from guarded_moments.proofs.cell_evaluation import evaluated_at_gradient, evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
-from guarded_moments.proofs.cleared import cleared, searched, two_cells
+from guarded_moments.proofs.cleared import cleared, row, searched
+from guarded_moments.proofs.cover import cut, path_name, paths
+from guarded_moments.proofs.decay import Form, decayed, forms
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.nearest import NEAREST, nearest, second_moment
 from guarded_moments.proofs.replay import replay
-from guarded_moments.proofs.statement import families, statement
+from guarded_moments.proofs.statement import Family, families, statement
+from guarded_moments.reference.guard.cut import FIRST_ENDS
 
 #: The proofs, as data.
 PROOF_FILE = "certificates/proofs.json"
@@ -34,10 +37,14 @@ LEMMA, FIRST_UPDATE, EVALUATION, ACCEPTED = "lemma/", "first_update/", "evaluati
 CELL, CELL_BY_ENDS, CELL_BY_SLOPES = "cell/", "cell/by_ends", "cell/by_slopes"
 NEAREST_NUMBER, SECOND_MOMENT = "nearest/", "second_moment/"
 CELL_DEVIATION, ON_CELL = "evaluation/cell_deviation", "on_cell/"
-SEARCHED, TWO_CELLS, CLEARED = "searched/cell", "searched/two_cells", "cleared/"
+DECAYED = "decayed/"
+SEARCHED, TWO_CELLS, FIRST_CELLS, CLEARED = "searched/cell", "searched/two_cells", "searched/first_cells", "cleared/"
+#: Cells that are put together: both halves of one, and those that a search begins with.
+ROWS, CUT = {TWO_CELLS: 2, FIRST_CELLS: len(FIRST_ENDS)}, "cut/"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
     f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
 )
+EVALUATED_AT_GRADIENT = f"{EVALUATED}at_gradient"
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,20 @@ def _claims() -> Iterator[_Claim]:
             f"The bound of a cell {way}, as evaluated in binary64, is at least the deviation at every gradient inside."
         )
         yield _Claim(name, text, made.stated.hypotheses, made.stated.conclusion)
+    least = evaluated_at_gradient().stated
+    text = "What is evaluated from below at a gradient, in binary64, is at most the deviation over the reals there."
+    yield _Claim(EVALUATED_AT_GRADIENT, text, least.hypotheses, least.conclusion)
     search = searched()
     text = "On a cell that a search drops, the deviation over the reals and the rounding of both updates fit."
     yield _Claim(SEARCHED, text, search.hypotheses, search.conclusion)
-    both = two_cells(search)
-    text = "What holds on each of two neighbouring cells that a search drops holds at every gradient of both."
-    yield _Claim(TWO_CELLS, text, both.hypotheses, both.conclusion)
+    for name, cells in ROWS.items():
+        of_row = row(search, cells)
+        text = f"What holds on each of {cells} neighbouring cells that a search drops holds at every gradient of them."
+        yield _Claim(name, text, of_row.hypotheses, of_row.conclusion)
+    for path in paths():
+        split = cut(path)
+        text = "A cell is cut between its ends, on one path through the source."
+        yield _Claim(f"{CUT}{path_name(path)}", text, split.hypotheses, split.conclusion)
     on_cell = cell_deviation()
     text = "What is evaluated of the deviation on a cell is at least the bound that it evaluates."
     yield _Claim(CELL_DEVIATION, text, on_cell.hypotheses, on_cell.conclusion)
@@ -123,6 +138,19 @@ def _claims() -> Iterator[_Claim]:
         apart = family_deviation(stated, on_cell)
         text = f"On a cell, {family.name} deviates by no more than what is evaluated from the cell's ends."
         yield _Claim(f"{ON_CELL}{family.name}", text, apart.hypotheses, apart.conclusion)
+        for kind, of_updates in ((ACCEPTED, whole), (CLEARED, dropped), (ON_CELL, apart)):
+            for form in forms(family):
+                at_entering = decayed(stated, form, of_updates)
+                text = (
+                    f"With {form.name} decay, the same of {kind}{family.name} at the gradient that enters the moments."
+                )
+                name = decayed_name(kind, form, family)
+                yield _Claim(name, text, at_entering.hypotheses, at_entering.conclusion)
+
+
+def decayed_name(kind: str, form: Form, family: Family) -> str:
+    """Of the claim about one form of weight decay that follows from one of the claims about a family."""
+    return f"{DECAYED}{form.name}/{kind}{family.name}"
 
 
 def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
@@ -152,9 +180,12 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         CELL: "bounds of a cell over the reals",
         EVALUATED: "bounds of a cell in binary64",
         SEARCHED: "comparison of a search",
-        TWO_CELLS: "join of its cells",
+        TWO_CELLS: "join of two cells",
+        FIRST_CELLS: "join of its first cells",
+        CUT: "paths of a cut",
         CLEARED: "theorems of a dropped cell",
         ON_CELL: "theorems of the deviation on a cell",
+        DECAYED: "theorems with weight decay",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

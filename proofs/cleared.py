@@ -5,12 +5,12 @@ sources are run on symbols in binary64, beside `make_update_slack` over the real
 
     hypothesis   upper <= allowance, both as evaluated; those of `cell_evaluation`; the inflation, counted
     conclusion   step*|N(g)| + slack <= threshold and the same of -g                           (`searched`)
-                 the same in two neighbouring cells, if both are dropped                       (`two_cells`)
+                 the same in neighbouring cells, if all of them are dropped                    (`row`)
                  |U_hat - U| <= threshold of one family, for its |g| in the cell               (`cleared`)
 
-A search begins with cells between ascending ends, from zero to the largest gradient, and replaces a cell by the two
-that it is cut into.  So, by `two_cells` at every cut and every end, if all of them are dropped the claim holds at every
-gradient; that each loop does just that is tested (`tests/reference/guard/test_cover.py`).
+A search begins with a row of cells from zero to the largest gradient, and replaces a cell by the two that it is cut
+into.  So, by `row` of the first cells and of the two halves at every cut, if all that are left are dropped the claim
+holds at every gradient; that each loop does just that is exhausted (`tests/reference/guard/test_cover.py`).
 
 Claimed: nothing is written down a second time here.  `threshold` is the binary64 number that the guard holds.
 """
@@ -65,28 +65,32 @@ def searched() -> Searched:
     return Searched(hypotheses, tuple(conclusion), cell, slack, upper, allowance, count)
 
 
-class TwoCells(NamedTuple):
-    """The statement about two dropped cells, the second beginning where the first ends."""
+class Row(NamedTuple):
+    """The statement about dropped cells of which each begins where the one before it ends."""
 
     hypotheses: frozenset[Atom]
-    conclusion: tuple[Atom, ...]  #: as of one cell, for any gradient in either
-    renamed: tuple[dict[str, Polynomial], dict[str, Polynomial]]  #: what stands for the variables of one cell
+    conclusion: tuple[Atom, ...]  #: as of one cell, for any gradient from the first end to the last
+    renamed: tuple[dict[str, Polynomial], ...]  #: what stands for the variables of one cell
+    cuts: tuple[Polynomial, ...]  #: where two cells meet
 
 
-#: Where two cells meet.
-CUT = Polynomial.variable("cut")
+def row(search: Searched, cells: int) -> Row:
+    """Put neighbouring cells together; what is made of the ends of each but the first has names of its own.
 
-
-def two_cells(search: Searched) -> TwoCells:
-    """Put two neighbouring cells together; what is made of the second's ends has names of its own."""
+    No order of the cuts is assumed, nor that they lie between the first end and the last.
+    """
     ends = ("low", "high")
     of_ends = search.cell.exact.definitions.made_of(ends) | search.cell.floats.made_of(ends)
-    own = {name: Polynomial.variable(f"second_{name}") for name in of_ends}
-    renamed = ({"high": CUT}, own | {"low": CUT})
-    both = [{atom.substitute(values) for atom in search.hypotheses} for values in renamed]
+    cuts = tuple(Polynomial.variable(f"cut{place}") for place in range(1, cells))
+    renamed = []
+    for place in range(cells):
+        own = {name: Polynomial.variable(f"cell{place}_{name}") for name in of_ends} if place else {}
+        low = {"low": cuts[place - 1]} if place else {}
+        renamed.append(own | low | ({"high": cuts[place]} if place < len(cuts) else {}))
+    of_cells = {atom.substitute(values) for values in renamed for atom in search.hypotheses}
     g = Polynomial.variable("g")
-    hypotheses = (both[0] - {Atom(CUT - g, Relation.AT_LEAST)}) | (both[1] - {Atom(g - CUT, Relation.AT_LEAST)})
-    return TwoCells(frozenset(hypotheses), search.conclusion, renamed)
+    sides = {Atom(side, Relation.AT_LEAST).normal() for cut in cuts for side in (cut - g, g - cut)}
+    return Row(frozenset(of_cells - sides), search.conclusion, tuple(renamed), cuts)
 
 
 class Cleared(NamedTuple):

@@ -14,9 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
-from guarded_moments.proofs import cell_deviation, cell_evaluation, cells, cleared, evaluation, nearest, symbolic
+from guarded_moments.proofs import (
+    cell_deviation,
+    cell_evaluation,
+    cells,
+    cleared,
+    cover,
+    decay,
+    evaluation,
+    nearest,
+    symbolic,
+)
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.statement import Statement, families, preconditions, statement
+from guarded_moments.reference.guard.cut import FIRST_ENDS
 
 #: Why each stated precondition holds wherever the guard accepts.
 PRECONDITIONS = MappingProxyType(
@@ -33,7 +44,8 @@ PRECONDITIONS = MappingProxyType(
         "0 <= native_v": "`in_domain`, else the coordinate escapes",
         "0 <= recovered_v": "`in_domain`, else the coordinate escapes",
         "rho < 1": "`rounding_slack` returns None otherwise, and `guard_constants` refuses",
-        "|g| <= gradient_bound": "the claim is about these; an infinite bound is replaced by the overflow limit",
+        "|g| <= gradient_bound": "the claim is about gradients as they enter the moments; an infinite bound is the "
+        "overflow limit",
         "TINY": "TINY is 2**-1000; no root of a binary32 and no eps is near it",
         "slack": "`guard_constants` takes the largest slack of the op models of a tensor, rounded up",
     }
@@ -82,6 +94,11 @@ native and every recovered state of a format of four digits (4.7e9 cases), and o
 digits for 1e9 more, by the tests with `--oracle`; 6e7 of them and some for every op model in every run of the tests.
 Left out, each term of the guard and each part of its slack lets some pair through, those that stand for underflow
 included.
+
+That the loops of the guard and the oracle begin with a row of cells from zero to the largest gradient, leave out a cell
+only where its bound says so, and replace every other by two that meet at a cut: of claims with four gradients, every
+answer to every question that a loop asks, for every place of the first ends (`tests/reference/guard/test_cover.py`);
+some answers, by chance, of other claims.
 """
 
 ASKED = """
@@ -91,12 +108,8 @@ of floating-point numbers, from the same sources: no accepted pair violates it, 
 """
 
 NOT_DERIVED = """
-That the loops of a search begin with a chain of cells from zero to the largest gradient, and replace a cell by two that
-meet at a cut, is read from their source and tested with chance in place of the bounds
-(`tests/reference/guard/test_cover.py`). What follows at every gradient, from each cell to the next, is derived.
-
-Weight decay: the gradient of the theorem is the one that enters the moments, after L2 decay and maximize; decoupled
-decay does not touch it.
+That a loop which covers every gradient of a claim with few of them, whatever its bounds answer, does so of a claim with
+many: of a cell it asks for a bound, and whether a number of the format lies between its ends.
 """
 
 NOT_COVERED = (
@@ -111,7 +124,7 @@ _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
 _STATEMENTS = (
     *("claims", "lemma", "symbolic", "statement", "nearest", "evaluation"),
-    *("cells", "cell_evaluation", "cleared", "cell_deviation", "check"),
+    *("cells", "cell_evaluation", "cleared", "cell_deviation", "cover", "decay", "check"),
 )
 
 
@@ -158,6 +171,10 @@ def _proved() -> str:
         f"(`{cell_evaluation.__name__}`)"
     )
     lines.append(
+        "- What `guard.cells.make_lowers` evaluates at a gradient, from which the lower end of an enclosure is made, "
+        "is at most the magnitude of the deviation over the reals there, of either sign"
+    )
+    lines.append(
         "- Where what is evaluated of a cell is at most what `guard.allowance` evaluates, the deviation over the reals "
         f"and the slack of both trajectories are together within the tolerance (`{cleared.__name__}`)"
     )
@@ -165,7 +182,18 @@ def _proved() -> str:
         "- Where a number bounds the deviation over the reals on a cell, what `guard.cell_slack` evaluates from it and "
         f"from the ends of the cell bounds the deviation of the bit-exact updates on it (`{cell_deviation.__name__}`)"
     )
-    lines.append("- What holds on each of two neighbouring cells that are dropped holds at every gradient of both")
+    lines.append(
+        "- The same three theorems of every family with weight decay, as its op models round it: the gradient is the "
+        "one that enters the moments, with L2 decay a rounded sum with a multiple of the parameter, and the bound is "
+        "on its magnitude; what the update is added to is one number for both states, so that before their rounding "
+        f"the parameters differ by as much as the updates (`{decay.__name__}`)"
+    )
+    lines.append(
+        "- What holds on each of two neighbouring cells that are dropped holds at every gradient of both, and what "
+        f"holds on each of the {len(FIRST_ENDS)} cells that a search begins with at every gradient of them all, "
+        "wherever their ends are"
+    )
+    lines.append(f"- On every path through its source, a cell is cut between its ends (`{cover.__name__}`)")
     lines += [
         "",
         "For each of these sequences of operations, which every op model's update is one of, that the number which",

@@ -244,9 +244,10 @@ def make_update(
     return result
 
 
-def _make_effective_gradient(
-    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit
+def make_effective_gradient(
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
 ) -> Callable[[T, T, Scalars[T]], T]:
+    """Build `effective_gradient(p, g, scalars)`: what enters the moments, after maximize and L2 decay."""
     add, mul, fma, negate = op.add, op.mul, op.fma, op.negate
 
     if options.maximize:
@@ -276,7 +277,10 @@ def _make_effective_gradient(
     return result
 
 
-def _make_shrunk(op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit) -> Callable[[T, Scalars[T]], T]:
+def make_shrunk(
+    op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
+) -> Callable[[T, Scalars[T]], T]:
+    """Build `shrunk(p, scalars)`: the parameter that the update is added to, after decoupled decay."""
     mul, fma, negate = op.mul, op.fma, op.negate
 
     if options.decay is not Decay.DECOUPLED:
@@ -300,8 +304,8 @@ def make_until_root(
     op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
 ) -> Callable[[T, T, T, T, Scalars[T]], tuple[T, T, T]]:
     """Build `until_root(p, g, m, v, scalars) -> (p, m', v')`: weight decay and new moments, what precedes the root."""
-    effective_gradient = _make_effective_gradient(op, model, options, jit)
-    shrunk, moments = _make_shrunk(op, model, options, jit), make_moments(op, model, options, jit)
+    effective_gradient = make_effective_gradient(op, model, options, jit)
+    shrunk, moments = make_shrunk(op, model, options, jit), make_moments(op, model, options, jit)
 
     def until_root(p: T, g: T, m: T, v: T, k: Scalars[T]) -> tuple[T, T, T]:
         entering, kept = effective_gradient(p, g, k), shrunk(p, k)

@@ -25,10 +25,9 @@ from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.guard.cell_slack import deviation_inflation, make_deviation_upper
 from guarded_moments.reference.guard.cells import End, make_terms, make_uppers, make_value
-from guarded_moments.reference.guard.closed_form import bound_inflation
-from guarded_moments.reference.guard.compiled_search import middle_of
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
-from guarded_moments.reference.guard.search import FIRST_ENDS, Enclosure, States, largest_gradient
+from guarded_moments.reference.guard.cut import FIRST_ENDS, make_cut, make_first_end, make_scale
+from guarded_moments.reference.guard.search import CellBounds, Enclosure, States, largest_gradient, rounded_outward
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers
 
 #: Cells of one coordinate after which its enclosure is left as wide as it is.
@@ -56,13 +55,11 @@ def enclose(constants: GuardConstants[float], states: States, *, relative_gap: f
         states: coordinates in the guard's domain, float32 on CPU, shape (n,).
         relative_gap: stop where the upper end is at most this share above the lower.
     """
-    lower, upper, gradient = (np.empty(len(states.m)) for _ in range(3))
+    upper, gradient = (np.empty(len(states.m)) for _ in range(2))
     arrays = (moment.contiguous().numpy() for moment in states)
-    _compiled().enclose(binary64_constants(constants), _limit(constants), relative_gap, *arrays, lower, upper, gradient)
-    step = constants.step
-    return Enclosure(
-        torch.from_numpy(lower * step), torch.from_numpy(upper * step * bound_inflation()), torch.from_numpy(gradient)
-    )
+    _compiled().enclose(binary64_constants(constants), _limit(constants), relative_gap, *arrays, upper, gradient)
+    bounds = CellBounds(constants, states)
+    return rounded_outward(constants, bounds, torch.from_numpy(upper), torch.from_numpy(gradient))
 
 
 def slivers_above(constants: GuardConstants[float], coordinate: Coordinate, deviation: float) -> list[Sliver]:
@@ -102,12 +99,13 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
     op: Any = CompiledBinary64()
     make: tuple[Any, ...] = (make_terms, make_point, make_value, make_uppers, make_slope_uppers, make_deviation_upper)
     terms_of, point_at, value_at, uppers_of, slope_uppers_of, deviation_upper = (builder(op, jit) for builder in make)
+    places: tuple[Any, ...] = (make_scale, make_first_end, make_cut)
+    scale_of, share_of, cut_of = (builder(op, jit) for builder in places)
     ends = np.array(FIRST_ENDS[1:], dtype=np.float64)
 
     @jit
     def first_end(k, limit, terms, j):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        scale = (np.sqrt(k.radicand * min(terms.v, terms.v_hat)) + k.eps) * k.gap_cap
-        return limit if j == len(ends) else np.float64(np.float32(min(ends[j] * scale, limit)))
+        return limit if j == len(ends) else share_of(ends[j], scale_of(k, terms.v, terms.v_hat), limit)
 
     @jit
     def bounds_of(k, terms, low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
@@ -143,7 +141,7 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
         return np.array([g], dtype=np.float32).view(np.uint32)[0]
 
     @numba.njit(error_model="numpy")
-    def enclose_all(k, limit, relative_gap, m, v, m_hat, v_hat, lowers, uppers, gradients):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
+    def enclose_all(k, limit, relative_gap, m, v, m_hat, v_hat, uppers, gradients):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
         stack = np.empty((_STACK, _NUMBERS))
         for i in range(len(m)):
             terms = terms_of(k, np.float64(m[i]), np.float64(v[i]), np.float64(m_hat[i]), np.float64(v_hat[i]))
@@ -169,7 +167,7 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
                 if upper <= best * (1.0 + relative_gap):
                     continue
                 low, high = get(stack[top], 0), get(stack[top], 7)
-                g = middle_of(low.end.g, high.end.g)
+                g = cut_of(low.end.g, high.end.g)
                 if g <= low.end.g or g >= high.end.g or cells >= MAX_CELLS or top + 2 > _STACK:
                     unsplit = max(unsplit, upper)
                     continue
@@ -190,7 +188,7 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
                     push(stack[top], cut, high, upper_half)
                     push(stack[top + 1], low, cut, lower_half)
                 top += 2
-            lowers[i], uppers[i], gradients[i] = best, max(best * (1.0 + relative_gap), unsplit), at
+            uppers[i], gradients[i] = max(best * (1.0 + relative_gap), unsplit), at
 
     @jit
     def highest(k, terms, m, m_hat, low, high, negative):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
@@ -230,7 +228,7 @@ def _compiled() -> _Loops:  # noqa: C901, PLR0915 - two loops over one stack; nu
                 ranges[count, 0], ranges[count, 1] = first, last
                 count += 1
                 continue
-            cut = point_at(k, terms.v, terms.v_hat, terms.gap, middle_of(low.end.g, high.end.g))
+            cut = point_at(k, terms.v, terms.v_hat, terms.gap, cut_of(low.end.g, high.end.g))
             push(stack[top], cut, high, highest(k, terms, m, m_hat, cut, high, negative))
             push(stack[top + 1], low, cut, highest(k, terms, m, m_hat, low, cut, negative))
             top += 2

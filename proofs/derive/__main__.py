@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from guarded_moments.proofs.cell_deviation import cell_deviation
-from guarded_moments.proofs.cell_evaluation import evaluated_by_ends, evaluated_by_slopes
+from guarded_moments.proofs.cell_evaluation import evaluated_at_gradient, evaluated_by_ends, evaluated_by_slopes
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.check import (
     ACCEPTED,
@@ -14,6 +14,8 @@ from guarded_moments.proofs.check import (
     CELL_BY_SLOPES,
     CELL_DEVIATION,
     CLEARED,
+    CUT,
+    EVALUATED_AT_GRADIENT,
     EVALUATED_BY_ENDS,
     EVALUATED_BY_SLOPES,
     EVALUATION,
@@ -21,17 +23,22 @@ from guarded_moments.proofs.check import (
     NEAREST_NUMBER,
     ON_CELL,
     PROOF_FILE,
+    ROWS,
     SEARCHED,
     SECOND_MOMENT,
-    TWO_CELLS,
+    decayed_name,
 )
-from guarded_moments.proofs.cleared import searched, two_cells
+from guarded_moments.proofs.cleared import row, searched
+from guarded_moments.proofs.cover import cut, path_name, paths
+from guarded_moments.proofs.decay import entering_and_kept, forms
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
 from guarded_moments.proofs.derive.cell_deviation import derive_cell_deviation, derive_family_deviation
 from guarded_moments.proofs.derive.cell_evaluation import derive_evaluated_by_ends, derive_evaluated_by_slopes
-from guarded_moments.proofs.derive.cleared import derive_cleared, derive_searched, derive_two_cells
+from guarded_moments.proofs.derive.cell_value import derive_evaluated_at_gradient
+from guarded_moments.proofs.derive.cleared import derive_cleared, derive_row, derive_searched
 from guarded_moments.proofs.derive.context import Prover
+from guarded_moments.proofs.derive.cover import derive_cut
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
 from guarded_moments.proofs.derive.first_update import FirstUpdate
 from guarded_moments.proofs.derive.nearest import derive_nearest, derive_second_moment_sign
@@ -39,6 +46,7 @@ from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.evaluation import COMPARED, evaluation
 from guarded_moments.proofs.nearest import NEAREST
 from guarded_moments.proofs.statement import families, statement
+from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.guard.constants import GuardConstants
 
 
@@ -62,11 +70,15 @@ def derive() -> str:
     evaluated_cell = derive_evaluated_by_ends(tools, evaluated_by_ends())
     recording.name(EVALUATED_BY_ENDS, evaluated_cell)
     recording.name(EVALUATED_BY_SLOPES, derive_evaluated_by_slopes(tools, evaluated_by_slopes()))
+    recording.name(EVALUATED_AT_GRADIENT, derive_evaluated_at_gradient(tools, evaluated_at_gradient()))
     print("derived the bounds of a cell", file=sys.stderr)  # noqa: T201 - progress of a script
     search = searched()
     dropped = derive_searched(tools, search, evaluated_cell)
     recording.name(SEARCHED, dropped)
-    recording.name(TWO_CELLS, derive_two_cells(tools, two_cells(search), dropped))
+    for name, cells in ROWS.items():
+        recording.name(name, derive_row(tools, row(search, cells), dropped))
+    for path in paths():
+        recording.name(f"{CUT}{path_name(path)}", derive_cut(tools, cut(path)))
     on_cell = cell_deviation()
     deviation = derive_cell_deviation(tools, on_cell)
     recording.name(CELL_DEVIATION, deviation)
@@ -83,9 +95,15 @@ def derive() -> str:
             chain = recording.instantiate(transitive, {"x": difference, "y": stated.bound, "z": COMPARED})
             whole.append(recording.cut(of_family, recording.cut(one, chain)))
         recording.name(f"{ACCEPTED}{family.name}", whole)
-        recording.name(f"{CLEARED}{family.name}", derive_cleared(tools, theorem, stated, search, dropped))
+        dropped_of = derive_cleared(tools, theorem, stated, search, dropped)
+        recording.name(f"{CLEARED}{family.name}", dropped_of)
         apart_on_cell = derive_family_deviation(tools, theorem, stated, on_cell, deviation)
         recording.name(f"{ON_CELL}{family.name}", apart_on_cell)
+        for form in forms(family):
+            entering, _ = entering_and_kept(family, form, Definitions("decay_"))
+            for kind, proved in ((ACCEPTED, whole), (CLEARED, dropped_of), (ON_CELL, apart_on_cell)):
+                at_entering = [recording.instantiate(one, {"g": entering}) for one in proved]
+                recording.name(decayed_name(kind, form, family), at_entering)
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
 

@@ -36,7 +36,7 @@ SIGNS = {"sv": "v - v_hat", "sm": "m_hat - m", "sp": "m"}
 
 def derive_evaluated_by_ends(tools: Toolbox, stated: EvaluatedCell) -> list[Proved]:
     """Derive what `guard.cells` evaluates: both signs of the gradient, each of both signs of `N`."""
-    made = _Evaluated(tools, stated, ByEnds)
+    made = Evaluated(tools, stated, ByEnds)
     c = made.c
     made.magnitudes({"pull": "ap", "f0": "af", "D0": "ad"}, {"pull": "sp", "f0": "sm", "D0": "sv"})
     made.shrinks("sm*shift", "K2", "K1", "K0", "f2", "f0", "af")
@@ -49,7 +49,7 @@ def derive_evaluated_by_ends(tools: Toolbox, stated: EvaluatedCell) -> list[Prov
 
 def derive_evaluated_by_slopes(tools: Toolbox, stated: EvaluatedCell) -> list[Proved]:
     """Derive what `guard.slopes` evaluates: both signs of the gradient, each of both signs of `N`."""
-    made = _Evaluated(tools, stated, BySlopes)
+    made = Evaluated(tools, stated, BySlopes)
     c = made.c
     values = {"pull": "ap", "shift": "ash", "D0": "ad", "Dsteep": "asteep"}
     made.magnitudes(values, {"pull": "sp", "shift": "sm", "D0": "sv", "Dsteep": "sv"})
@@ -67,22 +67,26 @@ def derive_evaluated_by_slopes(tools: Toolbox, stated: EvaluatedCell) -> list[Pr
     return made.derive(make_point, make_slope_uppers)
 
 
-class _Bound(Protocol):
+class Bound(Protocol):
     """A derivation over the reals."""
 
     def __init__(self, cell: Cell) -> None: ...
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> None:
+        """What does not depend on the sign of the gradient."""
 
-    def bounded(self, sign: int) -> None: ...
+    def bounded(self, sign: int) -> None:
+        """The bound for gradients of one sign."""
 
-    def finish(self, shown: Iterable[Proved]) -> list[Proved]: ...
+    def finish(self, shown: Iterable[Proved]) -> list[Proved]:
+        """Without what only the derivation speaks of."""
+        ...
 
 
-class _Evaluated:
+class Evaluated:
     """The evaluation of one cell."""
 
-    def __init__(self, tools: Toolbox, stated: EvaluatedCell, bound: type[_Bound]) -> None:
+    def __init__(self, tools: Toolbox, stated: EvaluatedCell, bound: type[Bound]) -> None:
         """Derive the bound over the reals as far as it does not depend on the sign of the gradient."""
         self.tools, self.stated = tools, stated
         cell = Cell(tools, stated.stated)
@@ -149,19 +153,26 @@ class _Evaluated:
         """Whether the cell does not begin at zero, so that no root is zero."""
         return bool({Atom(self.stated.exact.ends[0].g, Relation.ABOVE)} & self.stated.exact.hypotheses)
 
-    def _run(self, make_place: Callable[..., Any], make: Callable[..., Any]) -> tuple[Near | Least, Near | Least]:
-        c, state = self.plain, self.stated.exact.state
-        op: Any = self.op  # each element is one of two kinds
-        constants = held_constants(self.tools, c, ("eps", "curvature"))
-        m, v, m_hat, v_hat = (Pair(value, value, 0, positive=False) for value in state)
+    def _operations(self) -> Any:  # noqa: ANN401 - each element is one of two kinds
+        return self.op
+
+    def _states(self, op: SignedEvaluation) -> tuple[Pair, ...]:
+        """`m`, `v`, `m_hat` and `v_hat`, with the signs of what is made of them."""
+        m, v, m_hat, v_hat = (Pair(value, value, 0, positive=False) for value in self.stated.exact.state)
         signs = {name: Polynomial.variable(name) for name in SIGNS}
-        low, high = (Pair(at.g, at.g, 0, positive=self.low_is_positive) for at in self.stated.exact.ends)
         op.signs = {v.exact - v_hat.exact: signs["sv"], m_hat.exact - m.exact: signs["sm"]}
+        return m._replace(sign=signs["sp"]), v, m_hat, v_hat
+
+    def _run(self, make_place: Callable[..., Any], make: Callable[..., Any]) -> tuple[Near | Least, Near | Least]:
+        c, op = self.plain, self._operations()
+        constants = held_constants(self.tools, c, ("eps", "curvature"))
+        m, v, m_hat, v_hat = self._states(op)
+        low, high = (Pair(at.g, at.g, 0, positive=self.low_is_positive) for at in self.stated.exact.ends)
         op.signs[high.exact - low.exact] = ONE
         c.by(at_least(high.exact, low.exact), at_least(high.exact, "g"), at_least("g", low.exact))
         if self.low_is_positive:
             c.use(self.tools.lemma("0 < y", "0 < x", "x <= y"), x=low.exact, y=high.exact)
-        terms = make_terms(op)(constants, m._replace(sign=signs["sp"]), v, m_hat, v_hat)
+        terms = make_terms(op)(constants, m, v, m_hat, v_hat)
         places = [make_place(op)(constants, v, v_hat, terms.gap, g) for g in (low, high)]
         uppers: tuple[Near | Least, Near | Least] = make(op)(constants, terms.shift, terms.pull, *places)
         return uppers
@@ -181,18 +192,22 @@ class _Evaluated:
 
     def _absorbed(self, near: Near) -> list[Proved]:
         """The allowance that the source adds to the bound is at least what all of it may err by."""
-        c, tools, plain = self.c, self.tools, self.plain
+        c, tools = self.c, self.tools
         added = near.exact - c.poly("extent")
-        size = near.magnitude - added
-        share = added.terms[0][1] / size.terms[0][1]
-        if added != size.scaled(share):
-            raise DerivationError(f"the source adds {added}, no multiple of {size}")
-        error = rate(near.roundings)
-        plain.collect(at_least(Polynomial.constant(share), error.scaled(1 + share)), {"most": _MOST}, ["most"])
-        c.use(tools.lemma("0 <= x", "0 <= x + k*x", "0 <= k"), x=size, k=Polynomial.constant(share))
-        c.use(tools.scaled, x=error.scaled(1 + share), y=Polynomial.constant(share), c=size)
+        self._shared(near, added)
         enough = tools.lemma("abs(n) <= f", "abs(n) <= x", "abs(f - x - r) <= z", "z <= r")
-        return c.use(enough, n="N", f=near.computed, x="extent", r=added, z=error * near.magnitude)
+        return c.use(enough, n="N", f=near.computed, x="extent", r=added, z=rate(near.roundings) * near.magnitude)
+
+    def _shared(self, near: Near, allowance: Polynomial) -> None:
+        """The allowance for rounding is a share of the magnitudes that entered, and covers what they may err by."""
+        c, tools, size = self.c, self.tools, near.magnitude - allowance
+        share = allowance.terms[0][1] / size.terms[0][1]
+        if allowance != size.scaled(share):
+            raise DerivationError(f"the source allows {allowance}, no multiple of {size}")
+        error = rate(near.roundings).scaled(1 + share)
+        self.plain.collect(at_least(Polynomial.constant(share), error), {"most": _MOST}, ["most"])
+        c.use(tools.lemma("0 <= x", "0 <= x + k*x", "0 <= k"), x=size, k=Polynomial.constant(share))
+        c.use(tools.scaled, x=error, y=Polynomial.constant(share), c=size)
 
     def _inflated(self, pair: Pair) -> list[Proved]:
         """The factor that the source applies to the bound that holds to infinity makes up for its roundings."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guarded_moments.proofs.cleared import CUT, SIZE, THRESHOLD, Cleared, Searched, TwoCells, cleared, instance
+from guarded_moments.proofs.cleared import SIZE, THRESHOLD, Cleared, Row, Searched, cleared, instance
 from guarded_moments.proofs.derive.both_updates import BothUpdates
 from guarded_moments.proofs.derive.context import Context, DerivationError, at_least, within
 from guarded_moments.proofs.derive.evaluation import EvaluationArithmetic, Pair, held_constants
@@ -55,12 +55,12 @@ def derive_searched(tools: Toolbox, stated: Searched, evaluated: Sequence[Proved
     return compared(shown, stated)
 
 
-def derive_two_cells(tools: Toolbox, stated: TwoCells, shown: Sequence[Proved]) -> list[Proved]:
-    """Derive what holds on two neighbouring cells, from the theorem of one: the gradient is in one of them."""
-    recording = tools.prover.recording
-    first, second = ([recording.instantiate(one, values) for one in shown] for values in stated.renamed)
-    place = CUT - Polynomial.variable("g")
-    joined = [recording.cases(one, other, place) for one, other in zip(first, second, strict=True)]
+def derive_row(tools: Toolbox, stated: Row, shown: Sequence[Proved]) -> list[Proved]:
+    """Derive what holds on neighbouring cells, from the theorem of one: the gradient is on one side of every cut."""
+    recording, g = tools.prover.recording, Polynomial.variable("g")
+    joined, *others = ([recording.instantiate(one, values) for one in shown] for values in stated.renamed)
+    for cut, of_next in zip(stated.cuts, others, strict=True):
+        joined = [recording.cases(one, other, cut - g) for one, other in zip(joined, of_next, strict=True)]
     return compared(joined, stated)
 
 

@@ -188,8 +188,10 @@ class SignedEvaluation(EvaluationArithmetic):
         before = Near(a.exact * b.exact, a.computed * b.computed, a.magnitude * b.magnitude, 0)
         return self._rounded_near(before, one + other + one * other, a.roundings + b.roundings + 1)
 
-    def absolute(self, a: Pair) -> Pair:
+    def absolute(self, a: Element) -> Element:  # type: ignore[override]
         """`|a|`: the magnitude, whose name both runs have."""
+        if isinstance(a, Near):
+            return self._absolute_near(a)
         if a.sign == ONE or a.roundings == 0:
             return super().absolute(a)
         c, tools, k = self.c, self.tools, self.power(a.roundings)
@@ -201,6 +203,20 @@ class SignedEvaluation(EvaluationArithmetic):
         same = tools.lemma("p*A <= B", "p*x <= y", "A == x", "B == y", hints=Hints(ladder=((1, 99, 1),)))
         for one, other in ((0, 1), (1, 0)):
             c.use(same, p=k, x=a.sizes[one], y=a.sizes[other], A=made.sizes[one], B=made.sizes[other])
+        return made
+
+    def _absolute_near(self, a: Near) -> Near:
+        """Magnitudes are no further apart than what they are of."""
+        made = a._replace(exact=self.exact.absolute(a.exact), computed=self.floats.absolute(a.computed))
+        c, tools = self.c, self.tools
+        magnitude = tools.lemma("abs(x) <= p", "0 <= p", "p*p == x*x")
+        for size, of in ((made.exact, a.exact), (made.computed, a.computed)):
+            c.use(magnitude, p=size, x=of)
+        defined = "abs(x) <= p", "abs(y) <= q", "p*p == x*x", "q*q == y*y"
+        apart = tools.lemma("abs(q - p) <= z", "abs(y - x) <= z", *defined, hints=_MAGNITUDES)
+        within = tools.lemma("abs(p) <= z", "abs(x) <= z", "0 <= p", "p*p == x*x", hints=_MAGNITUDES)
+        c.use(apart, p=made.exact, q=made.computed, x=a.exact, y=a.computed, z=rate(a.roundings) * a.magnitude)
+        c.use(within, p=made.exact, x=a.exact, z=a.magnitude)
         return made
 
     def minimum(self, a: Element, b: Element) -> Element | Least:  # type: ignore[override]
@@ -246,4 +262,5 @@ class SignedEvaluation(EvaluationArithmetic):
         return Pair(ZERO, ZERO, 0, positive=False) if value == 0 else super().constant(value)
 
 
+_MAGNITUDES = Hints(ladder=((2, 3, 1), (2, 4, 2), (3, 4, 2)))
 _EITHER = Hints(ladder=((1, 1, 0), (2, 2, 0), (2, 2, 1), (2, 3, 1)))

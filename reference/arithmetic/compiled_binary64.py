@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
+import numpy as np
+
 from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 
 
@@ -62,6 +64,16 @@ def _maximum(a: Any, b: Any) -> Any:  # noqa: ANN401 - as above
     return max(a, b)
 
 
+@jit
+def _nearest(a: Any) -> Any:  # noqa: ANN401 - as above
+    return np.float64(np.float32(a))
+
+
+@jit
+def _select_less(a: Any, b: Any, if_less: Any, otherwise: Any) -> Any:  # noqa: ANN401 - as above
+    return if_less if a < b else otherwise
+
+
 @final
 class CompiledBinary64:
     """The operations as attributes, each a compiled function of binary64 scalars."""
@@ -76,6 +88,8 @@ class CompiledBinary64:
     negate = staticmethod(_negate)
     minimum = staticmethod(_minimum)
     maximum = staticmethod(_maximum)
+    nearest = staticmethod(_nearest)
+    select_less = staticmethod(_select_less)
 
     @staticmethod
     def constant(value: float) -> float:

@@ -67,6 +67,14 @@ class TorchBinary64:
         """The smaller; NaN if either is."""
         return torch.minimum(a, b)
 
+    def nearest(self, a: Tensor) -> Tensor:
+        """The nearest binary32 value, held in binary64."""
+        return a.float().double()
+
+    def select_less(self, a: Tensor, b: Tensor, if_less: Tensor, otherwise: Tensor) -> Tensor:
+        """`if_less` where `a < b`, else `otherwise`."""
+        return torch.where(a < b, if_less, otherwise)
+
     def maximum(self, a: Tensor, b: Tensor) -> Tensor:
         """The larger; NaN if either is."""
         return torch.maximum(a, b)

@@ -9,7 +9,8 @@ On a cell `low <= |g| <= high` the reciprocal `H_hat` decreases, and `H_hat - H`
 the end points bound both products with the cancellation between them kept.  Towards infinity `|w g (H_hat - H)|` is at
 most `(w/q) |H_hat - H|(low) / H_hat(low)`, because `q |g| <= sqrt(...)`.
 
-Claimed: `make_uppers` is at least `|N(g)|` for every `g` of the cell, its own rounding included.  Nothing here knows
+Claimed: `make_uppers` is at least `|N(g)|` for every `g` of the cell, and `make_lowers` at most `|N|` at one, their own
+rounding included.  Nothing here knows
 about binary32 rounding of the updates: callers add the slack of both trajectories, or ask the bit-exact op model.
 """
 
@@ -106,6 +107,22 @@ def make_value(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardCons
         return absolute(add(base, slope)), absolute(sub(base, slope))
 
     result: Callable[[GuardConstants[T], T, T, End[T]], tuple[T, T]] = jit(value)
+    return result
+
+
+def make_lowers(op: SignedArithmetic[T], jit: Jit = as_is) -> Callable[[GuardConstants[T], T, T, End[T]], tuple[T, T]]:
+    """Build `lowers(constants, shift, pull, end)`: at most `|N|` at `+g` and at `-g`; may be negative."""
+    add, sub, mul, absolute = op.add, op.sub, op.mul, op.absolute
+    value, relative_error = make_value(op, jit), op.constant(_relative_error())
+
+    def lowers(k: GuardConstants[T], shift: T, pull: T, end: End[T]) -> tuple[T, T]:
+        plus, minus = value(k, shift, pull, end)
+        difference = absolute(end.difference)
+        start = add(absolute(mul(shift, end.reciprocal)), mul(absolute(pull), difference))
+        rounding = mul(relative_error, add(start, mul(mul(k.w, end.g), difference)))
+        return sub(plus, rounding), sub(minus, rounding)
+
+    result: Callable[[GuardConstants[T], T, T, End[T]], tuple[T, T]] = jit(lowers)
     return result
 
 

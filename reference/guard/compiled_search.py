@@ -18,19 +18,12 @@ from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.guard.allowance import make_allowance
 from guarded_moments.reference.guard.cells import End, make_end, make_terms, make_upper, make_value
-from guarded_moments.reference.guard.search import CUT, FIRST_ENDS, LONG, Outcome
+from guarded_moments.reference.guard.cut import FIRST_ENDS, make_cut, make_first_end, make_scale
+from guarded_moments.reference.guard.search import Outcome
 
 #: Cells of one coordinate after which it is given up.
 MAX_CELLS = 20_000
 _STACK = 512  #: cells waiting at a time; depth-first, each split adds one
-
-
-@jit
-def middle_of(low: Any, high: Any) -> Any:  # noqa: ANN401 - binary64 scalars, typed by numba
-    """The binary32 value at which a cell is cut, in binary64."""
-    if low == 0.0:
-        return np.float64(np.float32(0.5 * high))
-    return np.float64(np.float32(CUT * low if high > LONG * low else 0.5 * (low + high)))
 
 
 @lru_cache(maxsize=1)
@@ -44,6 +37,8 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
     op: Any = CompiledBinary64()
     make: tuple[Any, ...] = (make_terms, make_end, make_value, make_upper, make_allowance)
     terms_of, end_at, value_at, upper_of, allowance_at = (builder(op, jit) for builder in make)
+    places: tuple[Any, ...] = (make_scale, make_first_end, make_cut)
+    scale_of, first_end, cut_of = (builder(op, jit) for builder in places)
     ends = np.array(FIRST_ENDS[1:], dtype=np.float64)
     cleared, exceeded, spent = int(Outcome.CLEARED), int(Outcome.EXCEEDED), int(Outcome.SPENT)
 
@@ -54,7 +49,7 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
             first, recovered_first = np.float64(m[i]), np.float64(m_hat[i])
             terms = terms_of(k, first, np.float64(v[i]), recovered_first, np.float64(v_hat[i]))
             allowed = allowance_at(k, inflation, first, terms.v, recovered_first, terms.v_hat)
-            scale = (np.sqrt(k.radicand * min(terms.v, terms.v_hat)) + k.eps) * k.gap_cap
+            scale = scale_of(k, terms.v, terms.v_hat)
             low = end_at(k, terms.v, terms.v_hat, terms.gap, 0.0)
             plus, minus = value_at(k, terms.shift, terms.pull, low)
             outcome[i] = cleared
@@ -63,7 +58,7 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
                 continue
             top = 0
             for j in range(len(ends) + 1):
-                g = np.float64(limit if j == len(ends) else min(np.float32(ends[j] * scale), limit))
+                g = np.float64(limit) if j == len(ends) else first_end(ends[j], scale, np.float64(limit))
                 if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours
                     continue
                 high = end_at(k, terms.v, terms.v_hat, terms.gap, g)
@@ -82,7 +77,7 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
                 cells += 1
                 low = End(lows[top, 0], lows[top, 1], lows[top, 2])
                 high = End(highs[top, 0], highs[top, 1], highs[top, 2])
-                g = middle_of(low.g, high.g)
+                g = cut_of(low.g, high.g)
                 if g <= low.g or g >= high.g:  # neighbours: nothing is left to split
                     outcome[i], gradient[i] = exceeded, np.float32(low.g)
                     break

@@ -21,16 +21,13 @@ from torch import Tensor
 
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.guard.allowance import make_allowance, make_update_slack
-from guarded_moments.reference.guard.cells import End, Terms, make_end, make_terms, make_upper, make_value
+from guarded_moments.reference.guard.cells import End, Terms, make_end, make_lowers, make_terms, make_upper, make_value
 from guarded_moments.reference.guard.closed_form import bound_inflation, lifted
 from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.cut import FIRST_ENDS, make_cut, make_first_end, make_scale
 
-#: End points of the first cells, in units of the scale at which the denominator bends; the last is the bound itself.
-FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)
 #: Below this many binary32 values a cell is not worth bounding: the op model is asked about each of them.
 ENUMERABLE = 512
-#: A cell whose ends are further apart than this ratio is cut at `CUT` times its low end, else in the middle.
-LONG, CUT = 16.0, 4.0
 
 
 class Outcome(IntEnum):
@@ -98,14 +95,15 @@ class CellBounds:
         self._constants = lifted(constants)
         self._terms = make_terms(op)(self._constants, *(moment.double() for moment in states))
         self._end, self._value, self._upper = make_end(op), make_value(op), make_upper(op)
+        self._lowers = make_lowers(op)
+        self._scale = make_scale(op)
 
     def _of(self, coordinate: Tensor | None) -> Terms[Tensor]:
         return self._terms if coordinate is None else Terms(*(term[coordinate] for term in self._terms))
 
     def scale(self) -> Tensor:
         """Where `H` starts to bend: the gradient magnitude at which `curvature*g*g` matches the rest; float64 (n,)."""
-        smaller = torch.minimum(self._terms.v, self._terms.v_hat) * self._constants.radicand
-        return (smaller.sqrt() + self._constants.eps) * self._constants.gap_cap
+        return self._scale(self._constants, self._terms.v, self._terms.v_hat)
 
     def end(self, g: Tensor, coordinate: Tensor | None = None) -> End[Tensor]:
         """The reciprocals at gradients, of all coordinates (`g` of shape (..., n)) or of those named."""
@@ -116,6 +114,12 @@ class CellBounds:
         """`|N|` at `+g` and at `-g`, as evaluated (without slack)."""
         terms = self._of(coordinate)
         return self._value(self._constants, terms.shift, terms.pull, end)
+
+    def least(self, gradient: Tensor) -> Tensor:
+        """At most `|N|` of each coordinate at a signed gradient, and at least 0."""
+        terms = self._terms
+        plus, minus = self._lowers(self._constants, terms.shift, terms.pull, self.end(gradient.abs()))
+        return torch.where(gradient < 0, minus, plus).clamp_(min=0)
 
     def upper(self, low: End[Tensor], high: End[Tensor], coordinate: Tensor | None = None) -> Tensor:
         """At least `|N(g)|` for every `g` with `low.g <= |g| <= high.g`, of either sign."""
@@ -159,20 +163,15 @@ def first_ends(constants: GuardConstants[float], scale: Tensor) -> Tensor:
         constants: of the tensor.
         scale: of each coordinate, as `CellBounds.scale` gives it, shape (n,).
     """
-    limit = largest_gradient(constants)
-    inner = torch.tensor(FIRST_ENDS, dtype=torch.float64).unsqueeze(1) * scale
-    return torch.cat([inner.float().double().clamp_(max=limit), torch.full_like(scale, limit).unsqueeze(0)])
+    op = TorchBinary64(scale.device)
+    limit = op.constant(largest_gradient(constants))
+    shares = torch.tensor(FIRST_ENDS, dtype=torch.float64).unsqueeze(1)
+    return torch.cat([make_first_end(op)(shares, scale, limit), limit.expand_as(scale).unsqueeze(0)])
 
 
 def floats_between(low: Tensor, high: Tensor) -> Tensor:
     """How many binary32 values lie between magnitudes that are binary32 values, one of the ends included; int64."""
     return high.float().view(torch.int32).long() - low.float().view(torch.int32).long()
-
-
-def middle_between(low: Tensor, high: Tensor) -> Tensor:
-    """The binary32 value at which a cell of magnitudes is cut, in float64."""
-    middle = torch.where(high > LONG * low, CUT * low, 0.5 * (low + high))
-    return torch.where(low > 0, middle, 0.5 * high).float().double()
 
 
 def first_partition(
@@ -243,7 +242,7 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     Returns:
         Both halves of each cell (the lower ones first), and `|N|` and the signed gradient at each cut.
     """
-    middle = middle_between(cells.low.g, cells.high.g)
+    middle = make_cut(TorchBinary64(cells.low.g.device))(cells.low.g, cells.high.g)
     end = bounds.end(middle, cells.coordinate)
     plus, minus = bounds.value(end, cells.coordinate)
     halves = Cells.joined(cells._replace(high=end), cells._replace(low=end))
@@ -253,8 +252,8 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
 class Enclosure(NamedTuple):
     """What is known of each coordinate's supremum of `step*|N|`, in units of the parameter; float64 (n,)."""
 
-    lower: Tensor
-    upper: Tensor
+    lower: Tensor  #: rounded down, at least 0
+    upper: Tensor  #: rounded up
     gradient: Tensor  #: where `lower` is attained, signed
 
 
@@ -301,8 +300,22 @@ def enclose(
     if cells.coordinate.numel():
         left = bounds.upper(cells.low, cells.high, cells.coordinate)
         upper = upper.scatter_reduce(0, cells.coordinate, left, "amax")
-    step = constants.step
-    return Enclosure(best * step, upper * step * bound_inflation(), gradient)
+    return rounded_outward(constants, bounds, upper, gradient)
+
+
+def rounded_outward(constants: GuardConstants[float], bounds: CellBounds, upper: Tensor, gradient: Tensor) -> Enclosure:
+    """The enclosure in units of the parameter, the roundings of its ends included.
+
+    Args:
+        constants: of the tensor; the step size is a value of the op model's format, and held exactly.
+        bounds: of the coordinates.
+        upper: at least the supremum of each coordinate's `|N|`, float64 (n,).
+        gradient: where the lower end is taken, signed, float64 (n,).
+    """
+    infinity, zero = torch.tensor(torch.inf, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
+    lower = torch.nextafter(bounds.least(gradient) * constants.step, -infinity)
+    outward = torch.where(upper > 0, torch.nextafter(upper * constants.step, infinity), zero)  # nothing times it is 0
+    return Enclosure(lower.clamp_(min=zero), outward, gradient)
 
 
 def _improve(best: Tensor, gradient: Tensor, index: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,8 @@ from guarded_moments.reference.guard.cell_slack import deviation_inflation, make
 from guarded_moments.reference.guard.cells import Terms, make_terms, make_uppers, make_value
 from guarded_moments.reference.guard.closed_form import lifted
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import CellBounds, States, first_ends, floats_between, middle_between
+from guarded_moments.reference.guard.cut import make_cut
+from guarded_moments.reference.guard.search import CellBounds, States, first_ends, floats_between
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers
 
 #: Halvings of a cell, and cells of one coordinate alive at a time, after which its cells are left as they are.
@@ -48,7 +49,7 @@ class SignedCells(NamedTuple):
 
     def halves(self) -> SignedCells:
         """Both halves of every cell, the lower ones first."""
-        middle = middle_between(self.low, self.high)
+        middle = make_cut(TorchBinary64(self.low.device))(self.low, self.high)
         return SignedCells.joined(self._replace(high=middle), self._replace(low=middle))
 
     @property

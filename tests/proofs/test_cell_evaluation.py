@@ -14,14 +14,21 @@ from tests.proofs.test_cells import given_of
 from tests.proofs.test_check import changed
 
 from guarded_moments.proofs import cell_evaluation, cells
-from guarded_moments.proofs.cell_evaluation import EvaluatedCell, evaluated_by_ends, evaluated_by_slopes
-from guarded_moments.proofs.check import EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES
+from guarded_moments.proofs.cell_evaluation import (
+    EvaluatedCell,
+    evaluated_at_gradient,
+    evaluated_by_ends,
+    evaluated_by_slopes,
+)
+from guarded_moments.proofs.check import EVALUATED_AT_GRADIENT, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.guard import cells as by_ends
 from guarded_moments.reference.guard import slopes as by_slopes
 from guarded_moments.reference.guard.constants import GuardConstants
 
 STATEMENTS = {EVALUATED_BY_ENDS: evaluated_by_ends, EVALUATED_BY_SLOPES: evaluated_by_slopes}
+#: And what is evaluated from below.
+ALL = {**STATEMENTS, EVALUATED_AT_GRADIENT: evaluated_at_gradient}
 
 
 def run_of(made: EvaluatedCell, chance: np.random.Generator) -> Run:
@@ -64,12 +71,27 @@ def test_an_operation_that_errs_by_more_breaks_a_hypothesis(rng: np.random.Gener
         assert not all(run.holds(atom) for atom in made.stated.hypotheses)
 
 
+def test_what_is_evaluated_from_below_is_true_of_a_run(rng: np.random.Generator, budget: int) -> None:
+    made = evaluated_at_gradient()
+    closest = mpf(0)
+    with mpmath.workprec(PRECISION):
+        for _ in range(10 * budget):
+            run = run_of(made, rng)
+            false = [str(atom) for atom in sorted(made.stated.hypotheses, key=str) if not run.holds(atom)]
+            assert not false, false
+            for atom in made.stated.conclusion:
+                assert run.holds(atom), f"the conclusion is false: {atom} at {run.values}"
+            for sign, lower in zip((1, -1), made.uppers, strict=True):
+                closest = max(closest, run.of(lower) / abs(run.of(made.exact.deviation(sign))))
+    assert 1 - 1e-12 < closest <= 1, f"the bound is so far away that it says nothing: {closest}"
+
+
 def problem_of(name: str) -> str | None:
-    stated = STATEMENTS[name]().stated
+    stated = ALL[name]().stated
     return stored.problem_of(name, stated.hypotheses, stated.conclusion)
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_the_source_as_it_is_fits_its_proof(name: str) -> None:
     assert problem_of(name) is None
 
@@ -80,6 +102,9 @@ CHANGES: list[tuple[str, ModuleType, str, str, str]] = [
     (EVALUATED_BY_ENDS, by_ends, "make_uppers", "mul(inflation, add(start,", "mul(op.constant(1.0), add(start,"),
     (EVALUATED_BY_ENDS, by_ends, "make_uppers", "op.constant(_relative_error())", "op.constant(2.0**-53)"),
     (EVALUATED_BY_ENDS, by_ends, "make_end_of_roots", "div(mul(gap, both)", "div(mul(add(gap, gap), both)"),
+    (EVALUATED_AT_GRADIENT, by_ends, "make_lowers", "return sub(plus, rounding), sub", "return plus, sub"),
+    (EVALUATED_AT_GRADIENT, by_ends, "make_lowers", "_relative_error())", "2.0**-53)"),
+    (EVALUATED_AT_GRADIENT, by_ends, "make_lowers", "mul(absolute(pull), difference)", "absolute(pull)"),
     (EVALUATED_BY_SLOPES, by_slopes, "make_slope_uppers", "return add(plus, rounding), add", "return plus, add"),
     (EVALUATED_BY_SLOPES, by_slopes, "make_slope_uppers", "op.constant(_relative_error())", "op.constant(2.0**-53)"),
     (EVALUATED_BY_SLOPES, by_slopes, "_make_magnitude", "mul(width, add(slope, mul(k.w, difference)))", "slope"),
@@ -98,7 +123,7 @@ def test_a_smaller_allowance_does_not_fit_the_proof(
     assert problem_of(name) is not None, f"{builder}: {old} became {new}, and the old proof still fits"
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_an_allowance_counted_with_fewer_roundings_does_not_fit_the_proof(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -14,9 +14,9 @@ from tests.proofs.test_check import FAMILY, changed
 from tests.proofs.test_statement import run_of
 
 from guarded_moments.proofs import cell_evaluation, cleared
-from guarded_moments.proofs.check import CLEARED, SEARCHED
-from guarded_moments.proofs.claims import parse_polynomial
+from guarded_moments.proofs.check import CLEARED, ROWS, SEARCHED
 from guarded_moments.proofs.cleared import Searched, searched
+from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Family, families, statement
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, inflation
 from guarded_moments.reference.floats import round_up
@@ -77,13 +77,17 @@ def test_every_hypothesis_of_a_family_holds_in_a_run_and_so_does_the_conclusion(
         assert run.values["held_threshold"] < 1000 * difference, "the bound is so far away that it says nothing"
 
 
-def test_two_cells_are_one_cell_at_each_gradient(search: Searched) -> None:
-    """Nothing but where the gradient is, with respect to the cut, is left out of what both cells assume."""
-    both = cleared.two_cells(search)
-    for values, left in zip(both.renamed, ("g - cut", "cut - g"), strict=True):
+@pytest.mark.parametrize("cells", ROWS.values())
+def test_a_row_is_one_cell_at_each_gradient(search: Searched, cells: int) -> None:
+    """Nothing but where the gradient is, with respect to the cuts, is left out of what all cells assume."""
+    of_row, g = cleared.row(search, cells), Polynomial.variable("g")
+    assert len(of_row.renamed) == cells == len(of_row.cuts) + 1
+    sides = {place: {str(g - cut)} for place, cut in enumerate(of_row.cuts, start=1)}
+    for place, cut in enumerate(of_row.cuts):
+        sides.setdefault(place, set()).add(str(cut - g))
+    for place, values in enumerate(of_row.renamed):
         one = {atom.substitute(values) for atom in search.hypotheses}
-        (missing,) = one - both.hypotheses
-        assert str(missing.polynomial) == str(-parse_polynomial(left, {"g", "cut"}))
+        assert {str(missing.polynomial) for missing in one - of_row.hypotheses} == sides[place]
 
 
 def problems() -> list[str | None]:

@@ -17,6 +17,7 @@ from guarded_moments.reference.arithmetic import TorchBinary64
 from guarded_moments.reference.checkpoint.encoding import encode_guarded
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.codecs import Codec
+from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard, guard_constants, in_domain
 from guarded_moments.reference.guard.closed_form import BoundTerms, closed_form_deviation, lifted, make_bound_terms
 from guarded_moments.reference.guard.search import States, largest_gradient
@@ -150,8 +151,17 @@ def explain(
         place: in memory order of its tensor; it matters where blocks have grids or scales of their own.
         recovered: both moments in place of those that the codec gives, binary32 values.
         gradient: follow both updates at this one, a binary32 value, and not at the worst.
+
+    Raises:
+        UnsupportedError: amsgrad, whose worst case depends on a third moment.
     """
     require_subnormals()
+    if hyperparameters.amsgrad:
+        msg = (
+            "amsgrad: no worst case is searched for; such coordinates are guarded by the closed form alone, "
+            "and `gmc audit` decides them so"
+        )
+        raise UnsupportedError(msg)
     implementation = implementation_named(claim.implementation)
     options, lr = hyperparameters.options, hyperparameters.lr
     scalars = implementation.scalars(hyperparameters, step)
@@ -183,7 +193,7 @@ def explain(
     exact = [moment.double() for moment in states]
     scale = constants.step / lr
     terms = BoundTerms(*(float(x) * scale for x in make_bound_terms(TorchBinary64())(lifted(constants), *exact)))
-    bound = closed_form_deviation(constants, *(float(moment) for moment in states)) / lr
+    bound = float(closed_form_deviation(constants, *states)) / lr
     trajectories = Trajectories(implementation.body, options, scalars)
     with one_torch_thread():
         decided = decide(constants, trajectories, states)

@@ -11,7 +11,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments, make_root, make_update
+from guarded_moments.reference.adam import (
+    Scalars,
+    StepOptions,
+    make_amsgrad_update,
+    make_increment,
+    make_moments,
+    make_root,
+    make_update,
+)
 from guarded_moments.reference.arithmetic import TorchBinary32
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.op_models import Interpolation, OpModel
@@ -85,6 +93,33 @@ class Trajectories:
             [self._increment(first, root, self._scalars) for first in (m_near, m_far) for root in roots]
         )
         return corners.amin(dim=0), corners.amax(dim=0)
+
+
+class AmsgradTrajectories:
+    """The same with amsgrad, where both updates divide by the root of the larger of `v'` and one `v_max`."""
+
+    def __init__(self, model: OpModel, options: StepOptions, scalars: Scalars[float]) -> None:
+        """Fix the op model and its constants, as for `Trajectories`."""
+        op = TorchBinary32()
+        self._scalars = Scalars(*(op.constant(value) for value in scalars))
+        self._update = make_amsgrad_update(op, model, options)
+        self._beta2 = float(scalars.beta2)
+
+    def overtaking(self, v: Tensor, v_max: Tensor) -> Tensor:
+        """About the magnitude of the gradient at which `v'` becomes `v_max`; float64, 0 where it is that already."""
+        return ((v_max.double() - self._beta2 * v.double()).clamp(min=0.0) / (1.0 - self._beta2)).sqrt()
+
+    def deviations(self, states: States, v_max: Tensor, g: Tensor) -> Tensor:
+        """`|U_hat - U|`, float64, rounded up; infinite where the updates differ and one is not finite.
+
+        Args:
+            states: coordinates, shape (n,).
+            v_max: the third moment that both states have, float32, shape (n,).
+            g: a gradient for each, float32, shape (n,).
+        """
+        native = self._update(states.m, states.v, v_max, g, self._scalars)
+        recovered = self._update(states.m_hat, states.v_hat, v_max, g, self._scalars)
+        return _distance_up(native.double(), recovered.double())
 
 
 def _distance_up(a: Tensor, b: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
 """The whole claim, exhaustively, in formats small enough to enumerate.
 
-The Adam step (`adam.make_update`), the constants (`formula_constants` to `exact_constants`, for the format's own unit
-roundoff) and the guard (`make_bound_terms`) are the very sources of the theorem, run on every gradient, every native
-state and every recovered one of a format; nothing is sampled.  For each pair of states the largest deviation over all
-gradients is compared with the guard's bound, which decides the claim for every tolerance at once.
+The Adam step (`adam.make_update`, and with amsgrad `make_amsgrad_update`), the constants (`formula_constants` to
+`exact_constants`, for the format's own unit roundoff) and the guard (`make_bound_terms`) are the very sources of the
+theorem, run on every gradient, every native state and every recovered one of a format; nothing is sampled.  For each
+pair of states the largest deviation over all gradients is compared with the guard's bound, which decides the claim for
+every tolerance at once.
 
 Claimed: `Exhausted.violations` counts every pair whose deviation exceeds the bound, among all pairs asked for.
 Trusted: `SmallFormat`, whose operations are one correct rounding each: exact or correctly rounded in binary64, which
@@ -22,7 +23,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.adam import Scalars, StepOptions, make_amsgrad_update, make_update
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.floats import BINARY64, FloatFormat, round_up, square_root_down, square_root_up
 from guarded_moments.reference.guard.closed_form import BoundTerms, bound_inflation, lifted, make_bound_terms
@@ -192,7 +193,12 @@ class Exhausted:
 
 
 def every_pair(
-    setting: Setting, tolerance: float, *, second: Sequence[tuple[int, int]] | None = None, without: str = ""
+    setting: Setting,
+    tolerance: float,
+    *,
+    second: Sequence[tuple[int, int]] | None = None,
+    third: Sequence[int] | None = None,
+    without: str = "",
 ) -> Exhausted:
     """Every native and every recovered state, every gradient.
 
@@ -200,6 +206,7 @@ def every_pair(
         setting: format, op model and hyperparameters.
         tolerance: at which pairs count as accepted, in units of the parameter.
         second: the pairs of second moments, native and recovered, by their places among the values; all by default.
+        third: with amsgrad, the third moments that both states have, by their places among the values; all by default.
         without: a term of `TERMS` or a constant of `SLACK` to leave out of the bound.
     """
     small = SmallFormat(setting.fmt)
@@ -208,13 +215,14 @@ def every_pair(
     signed, first = (_signed(small.values(largest)) for largest in (setting.largest, setting.largest_first))
     bounds = _Bounds(setting, without)
 
-    @cache
-    def updates(place: int) -> Tensor:
-        return _updates(setting, small, first, magnitudes[place], signed)
-
-    for i, j in second_moments(setting) if second is None else second:
-        bound = bounds(first[:, None], magnitudes[i], first[None, :], magnitudes[j])
-        found.add(bound, _largest_deviation(updates(i), updates(j)), len(signed), tolerance)
+    thirds: list[Tensor | None] = [None]
+    if setting.options.amsgrad:
+        thirds = [magnitudes[place] for place in (range(len(magnitudes)) if third is None else third)]
+    for v_max in thirds:
+        updates = cache(lambda place, v_max=v_max: _updates(setting, small, first, magnitudes[place], signed, v_max))
+        for i, j in second_moments(setting) if second is None else second:
+            bound = bounds(first[:, None], magnitudes[i], first[None, :], magnitudes[j])
+            found.add(bound, _largest_deviation(updates(i), updates(j)), len(signed), tolerance)
     return found
 
 
@@ -274,12 +282,16 @@ class _Bounds:
         return (self._lifted.step * total + 2 * self._lifted.slack_floor) * bound_inflation()
 
 
-def _updates(setting: Setting, small: SmallFormat, m: Tensor, v: Tensor, g: Tensor) -> Tensor:
+def _updates(
+    setting: Setting, small: SmallFormat, m: Tensor, v: Tensor, g: Tensor, v_max: Tensor | None = None
+) -> Tensor:
     """The update of every first moment (rows) at every gradient (columns)."""
-    update = make_update(small, setting.model, setting.options)
     scalars = Scalars(*(small.constant(value) for value in setting.scalars))
     rows, columns = torch.broadcast_tensors(m[:, None], g[None, :])
-    return update(rows, v.expand_as(rows), columns, scalars)
+    if v_max is None:
+        return make_update(small, setting.model, setting.options)(rows, v.expand_as(rows), columns, scalars)
+    update = make_amsgrad_update(small, setting.model, setting.options)
+    return update(rows, v.expand_as(rows), v_max.expand_as(rows), columns, scalars)
 
 
 def _largest_deviation(native: Tensor, recovered: Tensor) -> Tensor:

@@ -244,6 +244,38 @@ def make_update(
     return result
 
 
+def make_amsgrad_update(
+    op: Arithmetic[T], model: OpModel, options: StepOptions
+) -> Callable[[T, T, T, T, Scalars[T]], T]:
+    """Build `update(m, v, v_max, g, scalars) -> U`: the same with amsgrad, which divides by the largest `v` so far."""
+    moments, largest = make_moments(op, model, options), make_largest(op, model)
+    root, increment = make_root(op, model), make_increment(op, model)
+
+    def update(m: T, v: T, v_max: T, g: T, k: Scalars[T]) -> T:
+        new_m, new_v = moments(m, v, g, k)
+        return increment(new_m, root(largest(v_max, new_v)), k)
+
+    return update
+
+
+def make_largest(op: Arithmetic[T], model: OpModel) -> Callable[[T, T], T]:
+    """Build `largest(v_max, v') -> v_max'`, amsgrad's largest second moment so far."""
+    select_less, select_nan = op.select_less, op.select_nan
+
+    def nan_lost(v_max: T, v: T) -> T:
+        return select_less(v_max, v, v, v_max)
+
+    def tie_to_new(v_max: T, v: T) -> T:
+        return select_nan(v_max, v_max, select_nan(v, v, select_less(v, v_max, v_max, v)))
+
+    def tie_to_old(v_max: T, v: T) -> T:
+        return select_nan(v_max, v_max, select_nan(v, v, select_less(v_max, v, v, v_max)))
+
+    if model.maximum is Maximum.NAN_LOST:
+        return nan_lost
+    return tie_to_new if model.maximum is Maximum.TIE_SECOND else tie_to_old
+
+
 def make_effective_gradient(
     op: Arithmetic[T], model: OpModel, options: StepOptions, jit: Jit = as_is
 ) -> Callable[[T, T, Scalars[T]], T]:
@@ -343,16 +375,7 @@ def make_step(
     `v_max` is read and written only with amsgrad, and passed through otherwise.
     """
     until_root, from_root = make_until_root(op, model, options), make_from_root(op, model)
-    root = make_root(op, model)
-
-    def largest(v_max: T, v: T) -> T:
-        if model.maximum is Maximum.NAN_LOST:
-            return op.select_less(v_max, v, v, v_max)
-        if model.maximum is Maximum.TIE_SECOND:
-            kept = op.select_less(v, v_max, v_max, v)
-        else:
-            kept = op.select_less(v_max, v, v, v_max)
-        return op.select_nan(v_max, v_max, op.select_nan(v, v, kept))
+    root, largest = make_root(op, model), make_largest(op, model)
 
     def step(p: T, g: T, m: T, v: T, v_max: T, k: Scalars[T]) -> StepResult[T]:
         p, m, v = until_root(p, g, m, v, k)

@@ -15,11 +15,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.audit.judging import judge_of
 from guarded_moments.oracle.audit.later import Later
 from guarded_moments.oracle.audit.results import SPELLED_OUT, Finding, PartAudit, TensorAudit, closer
 from guarded_moments.oracle.platform import this_machine
-from guarded_moments.oracle.trajectories import Trajectories
-from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, decide, largest_deviation
+from guarded_moments.oracle.worst_case import FEW_ENUMERATED, Decisions, Verdict, Worst
 from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.encoding import escape_reasons
 from guarded_moments.reference.checkpoint.state import decoded
@@ -53,6 +53,7 @@ class Part:
     escapes: Tensor  #: float32, (escapes, 2)
     regions: Sequence[tuple[OpModel, Tensor]]  #: op models with bool masks, (n,); each coordinate in one
     compiled: bool = False  #: whether the compiled search clears what it can
+    v_max: Tensor | None = None  #: with amsgrad: native third moments, which are kept exactly, float32, (n,)
 
     @property
     def numel(self) -> int:
@@ -80,7 +81,8 @@ def _audit(part: Part) -> PartAudit:
     native, escaped = States(part.m, part.v, *recovered), part.codec.escaped(part.m_codes, part.v_codes)
     found = TensorAudit(part.where, part.implementation, part.numel, escapes=int(escaped.sum()))
     result = PartAudit(found, machine=machine_in_words())
-    found.escape_reasons = escape_reasons(native.m[escaped], native.v[escaped])
+    third = None if part.v_max is None else part.v_max[escaped]
+    found.escape_reasons = escape_reasons(native.m[escaped], native.v[escaped], third)
     covered = in_domain(native.m, native.v) & in_domain(native.m_hat, native.v_hat)
     exact = (_bits(native.m) == _bits(native.m_hat)) & (_bits(native.v) == _bits(native.v_hat))
     # An escape that is not the native pair, or a code for what the guard does not cover, needs no gradient to be wrong.
@@ -90,12 +92,10 @@ def _audit(part: Part) -> PartAudit:
 
     encoded, encodable = _as_if_not_escaped(part, native)
     for model, region in part.regions:
-        trajectories = Trajectories(model, part.options, part.scalars)
+        judge = judge_of(part, model)
         index = (region & ~escaped & covered).nonzero().flatten()
         states = native.select(index)
-        decisions = decide(part.constants, trajectories, states, compiled=part.compiled)
-        if bool((decisions.verdict == Verdict.UNDECIDED).any()):
-            _settle(part, model, states, decisions)
+        decisions = judge.decide(states, index)
         updates = part.later.decide(model, states, decisions)
         _note_later(result, part, model, native, index)
         found.safe += int((decisions.verdict == Verdict.SAFE).sum())
@@ -104,25 +104,18 @@ def _audit(part: Part) -> PartAudit:
         found.violations += int(unsafe.sum())
         _spell_out(result, part, native, index[unsafe], decisions, unsafe, updates[unsafe])
         decisions.deviation[updates > 1] = -1.0  # of another update
-        _note_closest(result, part, native, index, (trajectories, states), decisions)
+        worst = judge.largest(states, found.max_deviation * part.lr, decisions)
+        _note_closest(result, part, native, index, worst, decisions)
 
         judged = (region & escaped & encodable).nonzero().flatten()
         tried = encoded.select(judged)
-        verdict = decide(part.constants, trajectories, tried, FEW_ENUMERATED, compiled=part.compiled).verdict
+        verdict = judge.decide(tried, judged, FEW_ENUMERATED).verdict
         needless = tried.select(verdict == Verdict.SAFE)
         found.needless_escapes += int(part.later.accepted(needless).sum())
         found.undecided_escapes += int((verdict == Verdict.UNDECIDED).sum())
     if found.violations == found.undecided == 0:  # then the decision is the better bound
         found.max_deviation_upper = min(found.max_deviation_upper, part.constants.threshold / part.lr)
     return result
-
-
-def _settle(part: Part, model: OpModel, states: States, decisions: Decisions) -> None:
-    # Imported here: compiling takes seconds, and an audit rarely needs it.
-    from guarded_moments.oracle.exhaustive import CompiledTrajectories  # noqa: PLC0415 - as said
-    from guarded_moments.oracle.worst_case.supremum import settle  # noqa: PLC0415 - as said
-
-    settle(part.constants, lambda: CompiledTrajectories(model, part.options, part.scalars), states, decisions)
 
 
 def _as_if_not_escaped(part: Part, native: States) -> tuple[States, Tensor]:
@@ -139,19 +132,17 @@ def _note_closest(
     part: Part,
     native: States,
     index: Tensor,
-    search: tuple[Trajectories, States],
+    worst: Worst,
     decisions: Decisions,
 ) -> None:
-    """Find the largest deviation of the part and keep it if it is the largest so far."""
+    """Keep the largest deviation of an op model's coordinates if it is the largest of the part so far."""
     found = result.found
-    known = found.max_deviation * part.lr
-    worst = largest_deviation(part.constants, *search, known=known, compiled=part.compiled)
     found.max_deviation_upper = max(found.max_deviation_upper, worst.upper / part.lr)
     if len(index) and float(decisions.deviation.max()) > worst.deviation:  # the decision looked closer
         coordinate = int(decisions.deviation.argmax())
         gradient, deviation = float(decisions.witness[coordinate]), float(decisions.deviation[coordinate])
         worst = worst._replace(coordinate=coordinate, gradient=gradient, deviation=deviation)
-    if worst.coordinate is None:
+    if worst.coordinate is None or worst.deviation <= found.max_deviation * part.lr:
         return
     found.max_deviation = worst.deviation / part.lr
     result.closest = _finding(part, native, int(index[worst.coordinate]), worst.gradient, found.max_deviation)

@@ -136,6 +136,7 @@ def _stretches(state: GuardedState, tensor: GuardedTensor, parameter: Parameter,
     constants = constants_of(parameter, state.claim_for(tensor), implementation, tensor.lr)
     scalars = scalars_of(parameter, implementation, tensor.lr)
     m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
+    v_max = None if parameter.v_max is None else in_memory_order(parameter.v_max)
     escaped_before = 0
     for begin in range(0, tensor.numel, PART):
         own = slice(begin, min(begin + PART, tensor.numel))
@@ -160,6 +161,7 @@ def _stretches(state: GuardedState, tensor: GuardedTensor, parameter: Parameter,
             escapes=tensor.escapes[escaped_before : escaped_before + escaped],
             regions=implementation.update_regions(options, tensor.numel, own),
             compiled=compiled,
+            v_max=None if v_max is None else v_max[own],
         )
         escaped_before += escaped
 
@@ -190,6 +192,7 @@ def _packed(part: Part) -> bytes:
     """A part as bytes, with its own coordinates only: a slice would be pickled with the tensor that it is of."""
     names = ("m", "v", "m_codes", "v_codes", "escapes")
     own: dict[str, Any] = {name: getattr(part, name).clone() for name in names}
+    own["v_max"] = None if part.v_max is None else part.v_max.clone()
     return pickle.dumps(replace(part, **own, regions=[(model, where.clone()) for model, where in part.regions]))
 
 

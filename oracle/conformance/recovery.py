@@ -6,20 +6,24 @@ step; the gradients are the worst ones of the real-arithmetic search, random one
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from guarded_moments.oracle.conformance.errors import answer_of
 from guarded_moments.oracle.conformance.findings import NonConformance, NotJudged
 from guarded_moments.oracle.conformance.inputs import log_uniform, ordinary_states, signs
 from guarded_moments.oracle.conformance.optimizer_states import Pair, first_updates, moments_of, state_dict
 from guarded_moments.oracle.conformance.requirements import Level, Requirement, Trial
 from guarded_moments.oracle.conformance.traces import two_updates
+from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
-from guarded_moments.reference.checkpoint.optimizer_state import Parameter, StateDict, parameters_of
+from guarded_moments.reference.checkpoint.optimizer_state import LARGEST, Parameter, StateDict, parameters_of
 from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import hex_of
@@ -29,6 +33,8 @@ from guarded_moments.reference.implementations import Implementation, implementa
 
 #: Of the search for each worst gradient: what it then has not found is not found here.
 _ROUNDS = 12
+#: How many have a third moment above the second, and by how much.
+_HALF, _ABOVE = 0.5, 3.0
 _SHAPES = (torch.Size([2051]), torch.Size([13, 5]))
 
 
@@ -80,13 +86,40 @@ def first_updates_after_recovery(trial: Trial) -> None:
             case.updates_done,
             case.settings,
         )
-        content = trial.backend.compress(native, tolerance=case.tolerance, gradient_bound=case.gradient_bound)
-        recovered = trial.backend.recover(content)
-        resumed = list(_resumed(case, native, recovered))
-        for gradients in _gradients(generator, resumed):
-            updates = [first_updates(state, gradients, case.settings) for state in (native, recovered)]
-            for parameter, g, before, after in zip(resumed, gradients, *updates, strict=True):
-                _require_close(case, parameter, g.flatten(), before.flatten(), after.flatten())
+        _require_first_updates(generator, case, native, _round_trip(trial, case, native))
+
+
+def first_updates_with_amsgrad(trial: Trial) -> None:
+    """REC-5."""
+    case = _Case(399, 0.01, 1.0, {"lr": 1e-3, "amsgrad": True, "foreach": False})
+    generator = trial.generator(f"REC-5 {case}")
+    native = state_dict([ordinary_states(generator, _SHAPES[0].numel())], case.updates_done, case.settings)
+    entry = native["state"][0]
+    # Half of them are the largest so far, where an error of `v` is hidden and that of `m` is not.
+    above = torch.rand(_SHAPES[0], generator=generator) < _HALF
+    entry[LARGEST] = torch.where(above, _ABOVE * entry["exp_avg_sq"], entry["exp_avg_sq"])
+    recovered = answer_of(partial(_round_trip, trial, case, native))
+    if recovered is None:
+        return  # refused in words
+    where = first_difference({0: entry[LARGEST]}, {0: recovered["state"][0][LARGEST]})
+    if where is not None:
+        raise NonConformance("amsgrad's third moment is not recovered bit for bit", f"differs  {where}")
+    _require_first_updates(generator, case, native, recovered)
+
+
+def _round_trip(trial: Trial, case: _Case, native: StateDict) -> StateDict:
+    content = trial.backend.compress(
+        copy.deepcopy(native), tolerance=case.tolerance, gradient_bound=case.gradient_bound
+    )
+    return trial.backend.recover(content)
+
+
+def _require_first_updates(generator: torch.Generator, case: _Case, native: StateDict, recovered: StateDict) -> None:
+    resumed = list(_resumed(case, native, recovered))
+    for gradients in _gradients(generator, resumed):
+        updates = [first_updates(state, gradients, case.settings) for state in (native, recovered)]
+        for parameter, g, before, after in zip(resumed, gradients, *updates, strict=True):
+            _require_close(case, parameter, g.flatten(), before.flatten(), after.flatten())
 
 
 def _reshaped(m: Tensor, v: Tensor, shape: torch.Size) -> Pair:
@@ -154,6 +187,16 @@ REQUIREMENTS = (
         "shows here alone.",
         Level.SOUND,
         first_updates_after_recovery,
+        needs=("compress", "recover"),
+    ),
+    Requirement(
+        "REC-5",
+        "With amsgrad the third moment is recovered bit for bit and the first step keeps to the tolerance too, unless "
+        "such a state is refused.",
+        "An error of v that cancels one of m in Adam has no effect where the third moment hides it, and the guard for "
+        "Adam accepts what is then too far off.",
+        Level.SOUND,
+        first_updates_with_amsgrad,
         needs=("compress", "recover"),
     ),
 )

@@ -149,7 +149,12 @@ class Gatherer:
 
 
 def stretches(state: GuardedState, tensor: GuardedTensor, parameter: Parameter) -> Iterator[Stretch]:
-    """The coordinates of a tensor that are stored in codes and in the guard's domain, by op model."""
+    """The coordinates of a tensor that are stored in codes and in the guard's domain, by op model.
+
+    None of a tensor with amsgrad: no worst case of its coordinates is searched for, and they are not followed.
+    """
+    if parameter.v_max is not None:
+        return
     claim = state.claim_for(tensor)
     implementation = implementation_named(tensor.implementation)
     options = parameter.hyperparameters.options

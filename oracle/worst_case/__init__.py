@@ -4,6 +4,7 @@
 name, so that nothing compiles for those who do not ask for it.
 """
 
+from guarded_moments.oracle.worst_case.amsgrad import decide_with_amsgrad, largest_with_amsgrad
 from guarded_moments.oracle.worst_case.decision import (
     FEW_ENUMERATED,
     MAX_ENUMERATED,
@@ -22,5 +23,7 @@ __all__ = [
     "Verdict",
     "Worst",
     "decide",
+    "decide_with_amsgrad",
     "largest_deviation",
+    "largest_with_amsgrad",
 ]

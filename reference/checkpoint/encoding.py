@@ -109,13 +109,18 @@ class Encoding:
     threads: int = 1  #: of those
     many: bool = False  #: whether there are so many coordinates in all that compiling the exact guard's search pays
 
+    def searches(self, parameter: Parameter) -> bool:
+        """Whether the exact guard is asked: not with amsgrad, where errors that cancel without it need not."""
+        return self.exact and parameter.v_max is None
+
     def codec_for(self, parameter: Parameter, constants: GuardConstants[float]) -> Codec:
         """The previous parameters, or fitted ones."""
         size = row_of(parameter) if self.kind.by_rows else run_of(parameter, self.granularity)
         if self.previous is not None:
             return self.previous
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
-        widened = constants._replace(threshold=constants.threshold * (self.kind.search_widens if self.exact else 1.0))
+        widens = self.kind.search_widens if self.searches(parameter) else 1.0
+        widened = constants._replace(threshold=constants.threshold * widens)
         guard = CompiledClosedForm(widened)
         return self.kind.fit(m, v, guard if self.compiled else guard.__call__, size)
 
@@ -136,15 +141,18 @@ class Encoding:
         later = later_guard_of(parameter, self.claim, self.implementation, self.lr)
         codec = self.codec_for(parameter, constants if later is None else later.fitting)
         m, v = in_memory_order(parameter.m), in_memory_order(parameter.v)
-        kernel = kernel_of(codec) if self.kernels and later is None else None
+        exact, beyond = self.searches(parameter), outside_of_amsgrad(parameter)
+        kernel = kernel_of(codec) if self.kernels and later is None and not len(beyond) else None
         if kernel is None:
-            codes, accepted = encode_guarded(codec, constants, m, v, exact=self.exact)
+            codes, accepted = encode_guarded(codec, constants, m, v, exact=exact)
+            accepted[beyond] = False
             if later is not None:
-                accepted = accepted_later(codec, later, m, v, codes, accepted, exact=self.exact)
+                accepted = accepted_later(codec, later, m, v, codes, accepted, exact=exact)
             codes, escapes = codec.escape(codes, ~accepted), torch.stack([m[~accepted], v[~accepted]], dim=1)
         else:
             found = kernel.guarded(constants, m, v, self.threads)
-            codes, escapes = taken_back(codec, constants, found, compiled=self.many or None) if self.exact else found
+            codes, escapes = taken_back(codec, constants, found, compiled=self.many or None) if exact else found
+        third = None if parameter.v_max is None else in_memory_order(parameter.v_max)[codec.escaped(*codes)]
         return GuardedTensor(
             key=parameter.key,
             where=parameter.where,
@@ -158,9 +166,17 @@ class Encoding:
             v_codes=codes.v,
             escapes=escapes,
             native_digest=digest_of(parameter.m, parameter.v),
-            reasons=escape_reasons(escapes[:, 0], escapes[:, 1]),
+            reasons=escape_reasons(escapes[:, 0], escapes[:, 1], third),
             place=parameter.place,
         )
+
+
+def outside_of_amsgrad(parameter: Parameter) -> Tensor:
+    """Places, in memory order, whose third moment is none that the guard's theorem speaks about; none without one."""
+    if parameter.v_max is None:
+        return torch.empty(0, dtype=torch.int64)
+    v_max = in_memory_order(parameter.v_max)
+    return (~in_domain(torch.zeros(()), v_max)).nonzero().flatten()
 
 
 def encode_guarded(
@@ -278,15 +294,23 @@ def judge_block(
     return Judged(codes, states, usable, accepted)
 
 
-def escape_reasons(m: Tensor, v: Tensor) -> dict[str, int]:
-    """Escaped coordinates by the reason they were kept; the first that applies counts."""
+def escape_reasons(m: Tensor, v: Tensor, v_max: Tensor | None = None) -> dict[str, int]:
+    """Escaped coordinates by the reason they were kept; the first that applies counts.
+
+    Args:
+        m: first moments of the escaped coordinates, float32, shape (n,).
+        v: second moments.
+        v_max: third moments, with amsgrad.
+    """
     reasons: Counter[str] = Counter()
     left = torch.ones_like(m, dtype=torch.bool)
+    zero = torch.zeros(())
     for reason, applies in (
         ("NaN or infinity", ~(m.isfinite() & v.isfinite())),
         ("negative second moment", torch.signbit(v)),
         ("minus zero", (m == 0) & torch.signbit(m)),
         ("outside the guard's range", ~in_domain(m, v)),
+        ("third moment outside the guard's range", ~in_domain(zero, zero if v_max is None else v_max)),
         ("not within tolerance", torch.ones_like(left)),
     ):
         count = int((left & applies).sum())

@@ -25,6 +25,8 @@ COMPRESSED = "guarded_moments"
 
 #: The two moments by the names that torch gives them.
 MOMENTS = ("exp_avg", "exp_avg_sq")
+#: amsgrad's largest second moment so far, which is kept exactly.
+LARGEST = "max_exp_avg_sq"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Parameter:
     m: Tensor  #: `exp_avg`, as stored
     v: Tensor  #: `exp_avg_sq`, as stored
     kept_because: str | None  #: why it is stored exactly, or None if the guard may judge it
+    v_max: Tensor | None = None  #: `max_exp_avg_sq`, as stored, with amsgrad
 
     @property
     def numel(self) -> int:
@@ -212,16 +215,18 @@ def _parameter(
         next_step=next_step(entry["step"], where, fused=hyperparameters.fused or hyperparameters.capturable),
         m=m,
         v=v,
-        kept_because=_why_kept(m, v, hyperparameters),
+        kept_because=_why_kept(entry, hyperparameters),
+        v_max=entry.get(LARGEST) if hyperparameters.amsgrad else None,
     )
 
 
-def _why_kept(m: Tensor, v: Tensor, hyperparameters: Hyperparameters) -> str | None:
+def _why_kept(entry: Mapping[str, Any], hyperparameters: Hyperparameters) -> str | None:
+    m, v = (entry[moment] for moment in MOMENTS)
     for moment in (m, v):
         if moment.dtype is not torch.float32:
             return f"{str(moment.dtype).removeprefix('torch.')} moments"
-    if hyperparameters.amsgrad:
-        return "amsgrad"
+    if hyperparameters.amsgrad and not _is_like(entry.get(LARGEST), v):
+        return "amsgrad without its third moment"
     if m.numel() == 0:
         return "no coordinates"
     if m.stride() != v.stride() or not is_dense(m.shape, m.stride()):
@@ -229,6 +234,16 @@ def _why_kept(m: Tensor, v: Tensor, hyperparameters: Hyperparameters) -> str | N
     if hyperparameters.fused and not m.is_contiguous():
         return "not contiguous with fused=True"
     return None
+
+
+def _is_like(value: object, moment: Tensor) -> bool:
+    """Whether a value is a tensor that lies in memory as a moment does."""
+    return (
+        type(value) is Tensor
+        and value.device == moment.device
+        and (value.dtype, value.layout, value.shape) == (moment.dtype, moment.layout, moment.shape)
+        and value.stride() == moment.stride()
+    )
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -159,17 +159,31 @@ def lifted_guard(
     constants: GuardConstants[Tensor], inflation: float | Tensor, m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor
 ) -> Tensor:
     """The same with constants as `lifted` gives them, and `bound_inflation()`: for callers that compile it."""
-    deviation_bound = make_deviation_bound(TorchBinary64(m.device))
-    bound = deviation_bound(constants, m.double(), v.double(), m_hat.double(), v_hat.double())
-    within = bound * inflation <= constants.threshold
+    within = _bounds(constants, inflation, m, v, m_hat, v_hat) <= constants.threshold
     same = (m == m_hat) & (v == v_hat)
     return (within | same) & in_domain(m, v) & in_domain(m_hat, v_hat)
 
 
-def closed_form_deviation(constants: GuardConstants[float], m: float, v: float, m_hat: float, v_hat: float) -> float:
-    """The inflated bound of one coordinate of the guard's domain, in units of the parameter."""
-    state = [torch.tensor([x], dtype=torch.float64) for x in (m, v, m_hat, v_hat)]
-    return float(make_deviation_bound(TorchBinary64())(lifted(constants), *state)) * bound_inflation()
+def _bounds(
+    constants: GuardConstants[Tensor], inflation: float | Tensor, m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor
+) -> Tensor:
+    deviation_bound = make_deviation_bound(TorchBinary64(m.device))
+    return deviation_bound(constants, m.double(), v.double(), m_hat.double(), v_hat.double()) * inflation
+
+
+def closed_form_deviation(
+    constants: GuardConstants[float], m: Tensor, v: Tensor, m_hat: Tensor, v_hat: Tensor
+) -> Tensor:
+    """The inflated bound of coordinates in the guard's domain, float64, in units of the parameter.
+
+    Args:
+        constants: of the tensor.
+        m: native first moments, float32, shape (n,).
+        v: native second moments.
+        m_hat: recovered first moments.
+        v_hat: recovered second moments.
+    """
+    return _bounds(lifted(constants), bound_inflation(), m, v, m_hat, v_hat)
 
 
 def lifted(constants: GuardConstants[float]) -> GuardConstants[Tensor]:

@@ -96,6 +96,7 @@ def _later_constants(claim: Claim, run: Run) -> tuple[GuardConstants[float], ...
         )
         raise InvalidClaimError(msg)
     bound = min(bound, LARGEST_GRADIENT)
+    require_linear(run)
     require_steps(run, last)
     reals = [run.real(update) for update in range(1, last + 1)]
     _require_constant(reals)
@@ -119,6 +120,20 @@ def _later_constants(claim: Claim, run: Run) -> tuple[GuardConstants[float], ...
     for constants in {tuple(math.frexp(value)[1] for value in one): one for one in found}.values():
         require_normal(constants)
     return tuple(found)
+
+
+def require_linear(run: Run) -> None:
+    """Refuse amsgrad.
+
+    Raises:
+        UnsupportedError: that is it.
+    """
+    if run.hyperparameters.amsgrad:
+        msg = (
+            "amsgrad: the largest second moment so far is no sum that forgets, so that nothing is known of later "
+            "updates; the horizon is 1"
+        )
+        raise UnsupportedError(msg)
 
 
 def require_steps(run: Run, updates: int) -> None:

@@ -34,7 +34,7 @@ from guarded_moments.reference.guard.constants import GuardConstants, counted_co
 from guarded_moments.reference.guard.real_update import RealUpdate
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.guard.slack import UpdateError
-from guarded_moments.reference.horizon.constants import Run
+from guarded_moments.reference.horizon.constants import Run, require_linear
 
 T = TypeVar("T")
 
@@ -84,8 +84,9 @@ def unbounded_constants(run: Run) -> GuardConstants[float]:
     """The constants of one update in which both parts of a deviation are as large as in any; no threshold, no slack.
 
     Raises:
-        UnsupportedError: `beta1**2 >= beta2`, so that no bound holds for every update; or `eps` is 0.
+        UnsupportedError: `beta1**2 >= beta2`, so that no bound holds for every update; or `eps` is 0; or amsgrad.
     """
+    require_linear(run)
     real, nothing = run.real(1), Fraction(0)
     if real.beta2 <= real.complement**2:
         beta1, beta2 = run.hyperparameters.beta1, run.hyperparameters.beta2

@@ -50,10 +50,10 @@ class FirstStep:
             scalars: the kernel's constants.
 
         Raises:
-            UnsupportedError: amsgrad, whose third moment no codec stores.
+            UnsupportedError: amsgrad, whose third moment the pass does not read.
         """
         if options.amsgrad:
-            raise UnsupportedError("amsgrad: states with a third moment are kept whole, and there is nothing to decode")
+            raise UnsupportedError("amsgrad: the fused pass reads no third moment; recover the state, then step")
         self._kernel, self._implementation, self._options = kernel, implementation, options
         self._scalars = scalars
 

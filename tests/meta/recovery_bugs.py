@@ -9,7 +9,7 @@ from tests.meta.seeding import AfterRecovery, caught_by
 from torch import Tensor
 
 from guarded_moments.oracle.conformance import Moments, ReferenceBackend
-from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.checkpoint.optimizer_state import LARGEST, StateDict
 
 
 @caught_by("REC-1")
@@ -53,6 +53,34 @@ class StartsAnew(AfterRecovery):
 
     def change(self, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(m), torch.zeros_like(v)
+
+
+@caught_by("REC-5")
+class AmsgradForgotten(ReferenceBackend):
+    """The guard for Adam decides about states with a third moment."""
+
+    def compress(self, state_dict: StateDict, *, tolerance: float, gradient_bound: float) -> bytes:
+        for group in state_dict["param_groups"]:
+            group["amsgrad"] = False
+        return super().compress(state_dict, tolerance=tolerance, gradient_bound=gradient_bound)
+
+    def recover(self, content: bytes) -> StateDict:
+        state = super().recover(content)
+        for group in state["param_groups"]:
+            group["amsgrad"] = all(LARGEST in entry for entry in state["state"].values())
+        return state
+
+
+@caught_by("REC-5")
+class ThirdMomentRounded(ReferenceBackend):
+    """The third moment is stored in bfloat16."""
+
+    def recover(self, content: bytes) -> StateDict:
+        state = super().recover(content)
+        for entry in state["state"].values():
+            if LARGEST in entry:
+                entry[LARGEST] = entry[LARGEST].bfloat16().float()
+        return state
 
 
 @caught_by("REC-2")

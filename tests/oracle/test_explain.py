@@ -1,6 +1,7 @@
 """One coordinate, explained: the parts agree with the codec, the guard, the search, enumeration and each other."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -162,6 +163,8 @@ def test_what_cannot_be_claimed_is_refused() -> None:
         explained(1e-4, 1e-8, name="abacus")
     with pytest.raises(InvalidClaimError, match="overflow limit"):
         explained(1e-4, 1e-8, grad_bound=1e30)
+    with pytest.raises(UnsupportedError, match="amsgrad"):
+        explained(1e-5, 1e-9, hyperparameters=replace(HYPERPARAMETERS, amsgrad=True))
 
 
 def test_flush_to_zero_is_refused(threads: None) -> None:

@@ -21,6 +21,7 @@ from guarded_moments.proofs.small_formats import (
     settings,
 )
 from guarded_moments.reference.floats import FloatFormat
+from guarded_moments.reference.op_models import Maximum
 
 FOUR, FIVE, SIX = (FloatFormat(digits, 7) for digits in (4, 5, 6))
 #: The bound up to which a pair counts as accepted, in units of the step.
@@ -82,6 +83,26 @@ def test_every_op_model_in_a_small_format(setting: Setting) -> None:
     found = every_pair(setting, TOLERANCE, second=second_moments(setting)[5::16000])
     assert found.violations == 0, found
     assert found.pairs > 5e4
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("maximum", list(Maximum))
+def test_amsgrad_stays_within_the_same_bound(maximum: Maximum, budget: int) -> None:
+    """Third moments below, between and above both second ones; with `--oracle` all of a format of four digits."""
+    fmt = FIVE if budget == 1 else FOUR
+    setting = replace(of(fmt), **STEADY, eps=0.5 if budget == 1 else 1.0)
+    setting = replace(
+        setting,
+        model=replace(setting.model, maximum=maximum),
+        options=replace(setting.options, amsgrad=True),
+    )
+    second = second_moments(setting)[::4001] if budget == 1 else second_moments(setting)[::29]
+    found = every_pair(setting, TOLERANCE, second=second, third=range(0, 113, 28) if budget == 1 else None)
+    assert found.violations == 0, found
+    assert found.overflows == 0, found
+    assert is_meaningful(found), found
+    assert found.cases > (1e7 if budget == 1 else 1e9)
 
 
 @pytest.mark.usefixtures("one_thread")

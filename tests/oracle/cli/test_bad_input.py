@@ -102,11 +102,11 @@ class Custom:
     """A class that a checkpoint may not name."""
 
 
-def amsgrad(state_dict: Any) -> None:  # noqa: ANN401 - as above
+def kept_whole(state_dict: Any) -> None:  # noqa: ANN401 - as above
     for settings in state_dict["param_groups"]:
         settings["amsgrad"] = True
     for state in state_dict["state"].values():
-        state["max_exp_avg_sq"] = state["exp_avg_sq"].clone()
+        state["max_exp_avg_sq"] = state["exp_avg_sq"].double()
 
 
 def first_bit_flipped(moment: Tensor) -> Tensor:
@@ -406,7 +406,7 @@ def test_a_native_checkpoint_that_differs_where_nothing_is_guarded_is_refused(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, change: Callable[[Any], object]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    whole = changed(job.state_dict, amsgrad)
+    whole = changed(job.state_dict, kept_whole)
     torch.save(whole, "whole.pt")
     torch.save(changed(whole, change), "bad.pt")
     assert gmc(*f"compress whole.pt whole.gmc {CLAIM}".split()).status == 0

@@ -221,14 +221,31 @@ def test_nan_payloads_survive_in_kept_moments() -> None:
     assert differences(native["state"], recovered["state"]) == []
 
 
-def test_amsgrad_is_kept_whole() -> None:
+@pytest.mark.parametrize(
+    "third", [None, torch.ones(4), torch.ones(3, dtype=torch.float64), torch.ones(6)[::2], 1.0], ids=repr
+)
+def test_amsgrad_without_a_third_moment_like_the_second_is_kept_whole(third: object) -> None:
     native = state_of((torch.ones(3), torch.ones(3)), amsgrad=True)
-    native["state"][0]["max_exp_avg_sq"] = torch.full((3,), 2.0)
+    if third is not None:
+        native["state"][0]["max_exp_avg_sq"] = third
 
     state, recovered = around_the_file(native)
 
-    assert [kept.because for kept in state.kept] == ["amsgrad"]
+    assert [kept.because for kept in state.kept] == ["amsgrad without its third moment"]
     assert differences(native, recovered) == []
+
+
+def test_third_moments_that_no_theorem_speaks_about_are_escaped() -> None:
+    unusual = torch.tensor([1.0, math.nan, math.inf, -1.0, -0.0, 2.0**101, 0.0, 2.0**100])
+    native = state_of((torch.ones(8), torch.ones(8)), amsgrad=True)
+    native["state"][0]["max_exp_avg_sq"] = unusual
+
+    state, recovered = around_the_file(native)
+
+    (tensor,) = state.tensors
+    assert tensor.escaped.tolist() == [False, True, True, True, True, True, False, False]
+    assert tensor.reasons == {"third moment outside the guard's range": 5}
+    assert differences(native["state"][0]["max_exp_avg_sq"], recovered["state"][0]["max_exp_avg_sq"]) == []
 
 
 LAYOUTS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {

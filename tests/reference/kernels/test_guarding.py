@@ -6,6 +6,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+import torch
 from tests.reference.kernels.inputs import constants, trained
 
 from guarded_moments.reference.arithmetic import compiled_binary64
@@ -24,8 +25,9 @@ def decided_otherwise(judge: Callable[..., None], rng: np.random.Generator) -> i
     m, v = (moment.numpy() for moment in trained(rng, COUNT))
     m_hat, v_hat = m * np.float32(1.02), v * np.float32(0.99)
     wrong, rejected = 0, np.empty(1, dtype=np.uint8)
+    bounds = closed_form_deviation(k, *(torch.from_numpy(x) for x in (m, v, m_hat, v_hat))).numpy()
     for i in np.flatnonzero(m):
-        bound = closed_form_deviation(k, *(float(x[i]) for x in (m, v, m_hat, v_hat)))
+        bound = float(bounds[i])
         for threshold, expected in ((bound, 0), (np.nextafter(bound, 0), 1)):
             held = GuardConstants(*(np.float64(x) for x in k._replace(threshold=threshold)))
             judge(held, bound_inflation(), *(x[i : i + 1] for x in (m, v, m_hat, v_hat)), rejected)

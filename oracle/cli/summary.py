@@ -11,6 +11,7 @@ from rich.console import Console
 from guarded_moments.oracle.cli.common import foreign_rates, percent
 from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import GuardedState
+from guarded_moments.reference.checkpoint.bit_rate import native_bits
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
 
 
@@ -23,7 +24,7 @@ class Summary:
         self._coordinates = self._tensors = self._escapes = 0
         self._reasons: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()
-        self._bytes = self._beside = 0
+        self._bytes = self._beside = self._native_bits = 0
 
     def add(self, state: GuardedState, path: Path) -> None:
         """Count one state and the file it was written to."""
@@ -32,6 +33,7 @@ class Summary:
         self._coordinates += state.coordinates
         self._tensors += len(state.tensors) + len(state.kept)
         self._escapes += state.escapes
+        self._native_bits += native_bits(state)
         for tensor in state.tensors:
             self._reasons.update(tensor.reasons)
         for whole in state.kept:
@@ -69,7 +71,11 @@ class Summary:
         for line in self._lines:
             console.print(line)
         of = f"stored    {coordinates:,} coordinates of {self._tensors} tensors"
-        console.print(f"{of}, {rate} bits per coordinate (native 64), all overhead in" if coordinates else f"{of}, -")
+        if coordinates:
+            native = f"{self._native_bits / coordinates:.4g}"
+            console.print(f"{of}, {rate} bits per coordinate (native {native}), all overhead in")
+        else:
+            console.print(f"{of}, -")
         console.print(f"exact     {self._escapes:,} coordinates escaped ({percent(self._escapes, coordinates)})")
         for reason, count in self._reasons.most_common():
             console.print(f"            {count:,} {reason}")

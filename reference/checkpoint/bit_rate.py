@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guarded_moments.reference.checkpoint import file_format, packing
+from guarded_moments.reference.checkpoint.optimizer_state import LARGEST
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor
 
 
 @dataclass(frozen=True)
 class BitRate:
-    """Stored bits per coordinate, by what they are for; native float32 moments are 64."""
+    """Stored bits per coordinate, by what they are for; native float32 moments are 64, with amsgrad 96."""
 
     codes: float
     escapes: float  #: the exact pairs; which coordinates they belong to costs nothing, their codes say it
@@ -34,6 +35,12 @@ def bit_rate(state: GuardedState) -> BitRate:
     codes, escapes, parameters = (8 * sum(part) / coordinates for part in zip((0, 0, 0), *sizes, strict=True))
     metadata = len(packing.compress_description(packing.description(state))) + file_format.skeleton_bytes(state)
     return BitRate(codes, escapes, parameters, 8 * metadata / coordinates)
+
+
+def native_bits(state: GuardedState) -> int:
+    """What the moments of a whole state take in float32; with amsgrad there are three of a coordinate."""
+    thirds = sum(tensor.numel for tensor in state.tensors if LARGEST in state.entry_of(tensor))
+    return 64 * state.coordinates + 32 * thirds
 
 
 def tensor_bit_rate(tensor: GuardedTensor) -> float:

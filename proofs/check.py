@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import product
 
 from guarded_moments.proofs.atoms import Atom
 from guarded_moments.proofs.cell_deviation import cell_deviation, family_deviation
@@ -22,7 +23,7 @@ from guarded_moments.proofs.cell_evaluation import evaluated_at_gradient, evalua
 from guarded_moments.proofs.cells import cell_by_ends, cell_by_slopes
 from guarded_moments.proofs.cleared import cleared, row, searched
 from guarded_moments.proofs.cover import cut, path_name, paths
-from guarded_moments.proofs.decay import Form, decayed, forms
+from guarded_moments.proofs.decay import Form, Stated, decayed, forms
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -122,30 +123,31 @@ def _claims() -> Iterator[_Claim]:
     on_cell = cell_deviation()
     text = "What is evaluated of the deviation on a cell is at least the bound that it evaluates."
     yield _Claim(CELL_DEVIATION, text, on_cell.hypotheses, on_cell.conclusion)
-    for family in families():
+    for family in (*families(), *families(amsgrad=True)):
         stated = statement(family)
         text = f"The guard's bound, over the reals, bounds the deviation of {family.name} ({family.model.name})."
         yield _Claim(f"{FIRST_UPDATE}{family.name}", text, stated.hypotheses, stated.conclusion)
-        kept = second_moment(stated)
-        text = f"The rounded second moment of {family.name} is not negative."
-        yield _Claim(f"{SECOND_MOMENT}{family.name}", text, kept.hypotheses, kept.conclusion)
         whole = accepted(stated, evaluated)
         text = f"What the guard compares with the tolerance bounds the deviation of {family.name}."
         yield _Claim(f"{ACCEPTED}{family.name}", text, whole.hypotheses, whole.conclusion)
-        dropped = cleared(stated, search)
-        text = f"At a gradient in a cell that the search drops, {family.name} deviates by no more than the tolerance."
-        yield _Claim(f"{CLEARED}{family.name}", text, dropped.hypotheses, dropped.conclusion)
-        apart = family_deviation(stated, on_cell)
-        text = f"On a cell, {family.name} deviates by no more than what is evaluated from the cell's ends."
-        yield _Claim(f"{ON_CELL}{family.name}", text, apart.hypotheses, apart.conclusion)
-        for kind, of_updates in ((ACCEPTED, whole), (CLEARED, dropped), (ON_CELL, apart)):
-            for form in forms(family):
-                at_entering = decayed(stated, form, of_updates)
-                text = (
-                    f"With {form.name} decay, the same of {kind}{family.name} at the gradient that enters the moments."
-                )
-                name = decayed_name(kind, form, family)
-                yield _Claim(name, text, at_entering.hypotheses, at_entering.conclusion)
+        of_updates: dict[str, Stated] = {ACCEPTED: whole}
+        if not family.options.amsgrad:  # with it no search is asked, and the root is that of no less than `v'`
+            kept = second_moment(stated)
+            text = f"The rounded second moment of {family.name} is not negative."
+            yield _Claim(f"{SECOND_MOMENT}{family.name}", text, kept.hypotheses, kept.conclusion)
+            dropped = of_updates[CLEARED] = cleared(stated, search)
+            text = (
+                f"At a gradient in a cell that the search drops, {family.name} deviates by no more than the tolerance."
+            )
+            yield _Claim(f"{CLEARED}{family.name}", text, dropped.hypotheses, dropped.conclusion)
+            apart = of_updates[ON_CELL] = family_deviation(stated, on_cell)
+            text = f"On a cell, {family.name} deviates by no more than what is evaluated from the cell's ends."
+            yield _Claim(f"{ON_CELL}{family.name}", text, apart.hypotheses, apart.conclusion)
+        for kind, form in product(of_updates, forms(family)):
+            at_entering = decayed(stated, form, of_updates[kind])
+            text = f"With {form.name} decay, the same of {kind}{family.name} at the gradient that enters the moments."
+            name = decayed_name(kind, form, family)
+            yield _Claim(name, text, at_entering.hypotheses, at_entering.conclusion)
 
 
 def decayed_name(kind: str, form: Form, family: Family) -> str:

@@ -1,7 +1,7 @@
 """What the theorem says, taken from the source that it is about.
 
 For an op model, with its update's kind of interpolation, the statement is built by running on symbols
-`reference.adam.make_update` (twice: the native and the recovered state, one gradient), `reference.guard`'s
+`reference.adam.make_update`, or `make_amsgrad_update`, (twice: the native and the recovered state, one gradient), `reference.guard`'s
 `formula_constants`, `denominator_error`, `update_error`, `exact_constants` and `make_deviation_bound`:
 
     hypotheses   what each operation means (`symbolic`), and the preconditions below
@@ -30,7 +30,7 @@ from guarded_moments.proofs.symbolic import (
     as_number,
     polynomial_of,
 )
-from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.adam import Scalars, StepOptions, make_amsgrad_update, make_update
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
 from guarded_moments.reference.guard.constants import GuardConstants, exact_constants
 from guarded_moments.reference.guard.real_update import RealUpdate, formula_constants
@@ -63,16 +63,18 @@ class Family:
         parts += [model.correction.name, model.update.name]
         if self.options.interpolate_from_end and model.interpolation is not Interpolation.FMA_TWICE:
             parts.insert(1, f"{model.from_end.name}_FROM_END")
+        if self.options.amsgrad:
+            parts.append("AMSGRAD")
         return "/".join(parts).lower()
 
 
-def families() -> tuple[Family, ...]:
-    """Every sequence of an update that some implementation has, each once, by name."""
+def families(*, amsgrad: bool = False) -> tuple[Family, ...]:
+    """Every sequence of an update that some implementation has, each once, by name; without amsgrad or with it."""
     found: dict[str, Family] = {}
     for implementation in IMPLEMENTATIONS.values():
         for model in implementation.models:
             for from_end in (False, True):
-                family = Family(model, StepOptions(interpolate_from_end=from_end))
+                family = Family(model, StepOptions(interpolate_from_end=from_end, amsgrad=amsgrad))
                 found.setdefault(family.name, family)
     return tuple(found[name] for name in sorted(found))
 
@@ -106,6 +108,8 @@ class Statement(NamedTuple):
 #: What is positive: `root` and `eps` of the formula, and the magnitude of the step size.
 POSITIVE = frozenset({"root", "eps", "step"})
 _ONE = Polynomial.constant(1)
+#: amsgrad's third moment, which both trajectories share.
+_V_MAX = Polynomial.variable("v_max")
 
 
 def scalars_of(family: Family) -> Scalars[Polynomial]:
@@ -130,6 +134,8 @@ def preconditions(family: Family) -> tuple[str, ...]:
         stated.append("0 <= beta2")
     if family.options.interpolate_from_end:
         stated.append("1/2 <= w")
+    if family.options.amsgrad:
+        stated.append("0 <= v_max")
     return (*stated, "0 <= native_v", "0 <= recovered_v")
 
 
@@ -195,7 +201,10 @@ def _trajectory(family: Family, scalars: Scalars[Polynomial], prefix: str, g: Po
     definitions = Definitions(prefix)
     arithmetic = RoundedArithmetic(definitions)
     m, v = (Polynomial.variable(prefix + name) for name in STATE)
-    update = make_update(arithmetic, family.model, family.options)(m, v, g, scalars)
+    if family.options.amsgrad:
+        update = make_amsgrad_update(arithmetic, family.model, family.options)(m, v, _V_MAX, g, scalars)
+    else:
+        update = make_update(arithmetic, family.model, family.options)(m, v, g, scalars)
     return Trajectory(update, definitions, tuple(arithmetic.roundings))
 
 
@@ -219,5 +228,10 @@ def _at_least(left: Polynomial, right: Polynomial) -> Atom:
 
 
 def _variables(scalars: Scalars[Polynomial], g: Polynomial) -> frozenset[str]:
-    named = [*scalars, g, *(Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE)]
+    named = [
+        *scalars,
+        g,
+        _V_MAX,
+        *(Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE),
+    ]
     return frozenset({"u", "n"}).union(*(polynomial.variables for polynomial in named))

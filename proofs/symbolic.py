@@ -317,9 +317,11 @@ class RoundedArithmetic:
         return -a
 
     def select_less(self, a: Polynomial, b: Polynomial, if_less: Polynomial, otherwise: Polynomial) -> Polynomial:
-        """Not in the update."""
-        raise NotImplementedError("the update of the theorem takes no choice: amsgrad's maximum is not in it")
+        """The larger of both, as amsgrad takes it; no other choice is in an update."""
+        if (if_less, otherwise) != (b, a):
+            raise NotImplementedError("the update of the theorem takes no choice but the larger of two")
+        return self._definitions.extreme(a, b, largest=True)
 
-    def select_nan(self, a: Polynomial, if_nan: Polynomial, otherwise: Polynomial) -> Polynomial:
-        """Not in the update."""
-        raise NotImplementedError("the update of the theorem takes no choice: amsgrad's maximum is not in it")
+    def select_nan(self, a: Polynomial, if_nan: Polynomial, otherwise: Polynomial) -> Polynomial:  # noqa: ARG002 - none
+        """`otherwise`: a number is not NaN."""
+        return otherwise

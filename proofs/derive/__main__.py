@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from guarded_moments.proofs.cell_deviation import cell_deviation
@@ -31,6 +32,7 @@ from guarded_moments.proofs.check import (
 from guarded_moments.proofs.cleared import row, searched
 from guarded_moments.proofs.cover import cut, path_name, paths
 from guarded_moments.proofs.decay import entering_and_kept, forms
+from guarded_moments.proofs.derive.amsgrad import FirstUpdateWithAmsgrad
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
 from guarded_moments.proofs.derive.cell_deviation import derive_cell_deviation, derive_family_deviation
@@ -45,7 +47,8 @@ from guarded_moments.proofs.derive.nearest import derive_nearest, derive_second_
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.evaluation import COMPARED, evaluation
 from guarded_moments.proofs.nearest import NEAREST
-from guarded_moments.proofs.statement import families, statement
+from guarded_moments.proofs.recording import Proved
+from guarded_moments.proofs.statement import Statement, families, statement
 from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.guard.constants import GuardConstants
 
@@ -59,7 +62,7 @@ def derive() -> str:
     tools = Toolbox(Prover())
     for name in tools.lemmas.all:
         tools.lemmas(name)
-    recording, transitive = tools.prover.recording, tools.transitive[0]
+    recording = tools.prover.recording
     for kind in NEAREST:
         recording.name(f"{NEAREST_NUMBER}{kind}", derive_nearest(tools, kind))
     evaluated = evaluation()
@@ -88,12 +91,7 @@ def derive() -> str:
         shown = theorem.derive(stated)
         recording.name(f"{FIRST_UPDATE}{family.name}", shown)
         recording.name(f"{SECOND_MOMENT}{family.name}", derive_second_moment_sign(tools, stated))
-        constants = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
-        of_family = recording.instantiate(compared, constants)
-        whole, apart = [], stated.recovered.update - stated.native.update
-        for one, difference in zip(shown, (apart, -apart), strict=True):
-            chain = recording.instantiate(transitive, {"x": difference, "y": stated.bound, "z": COMPARED})
-            whole.append(recording.cut(of_family, recording.cut(one, chain)))
+        whole = _accepted(tools, stated, shown, compared)
         recording.name(f"{ACCEPTED}{family.name}", whole)
         dropped_of = derive_cleared(tools, theorem, stated, search, dropped)
         recording.name(f"{CLEARED}{family.name}", dropped_of)
@@ -105,7 +103,31 @@ def derive() -> str:
                 at_entering = [recording.instantiate(one, {"g": entering}) for one in proved]
                 recording.name(decayed_name(kind, form, family), at_entering)
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
+    with_amsgrad = FirstUpdateWithAmsgrad(tools)
+    for family in families(amsgrad=True):
+        stated = statement(family)
+        shown = with_amsgrad.derive(stated)
+        recording.name(f"{FIRST_UPDATE}{family.name}", shown)
+        whole = _accepted(tools, stated, shown, compared)
+        recording.name(f"{ACCEPTED}{family.name}", whole)
+        for form in forms(family):
+            entering, _ = entering_and_kept(family, form, Definitions("decay_"))
+            at_entering = [recording.instantiate(one, {"g": entering}) for one in whole]
+            recording.name(decayed_name(ACCEPTED, form, family), at_entering)
+        print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
+
+
+def _accepted(tools: Toolbox, stated: Statement, shown: Sequence[Proved], compared: Proved) -> list[Proved]:
+    """The bound over the reals and its evaluation in binary64, put together."""
+    recording, (transitive,) = tools.prover.recording, tools.transitive
+    constants = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
+    of_family = recording.instantiate(compared, constants)
+    whole, apart = [], stated.recovered.update - stated.native.update
+    for one, difference in zip(shown, (apart, -apart), strict=True):
+        chain = recording.instantiate(transitive, {"x": difference, "y": stated.bound, "z": COMPARED})
+        whole.append(recording.cut(of_family, recording.cut(one, chain)))
+    return whole
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from guarded_moments.proofs.statement import NATIVE, STATE, Statement, precondit
 from guarded_moments.proofs.symbolic import Rounding, polynomial_of
 
 ZERO, ONE = Polynomial(), Polynomial.constant(1)
+#: What Y is, with amsgrad.
+LARGER = ("top <= Y", "rad*v + curv*ag*ag <= Y", "(Y - top)*(Y - rad*v - curv*ag*ag) == 0")
 #: What products of facts begin with: powers of the unit roundoff.
 POWERS = ("", "u ", "u u ", "u u u ", "u u u u ", "u u u u u ")
 
@@ -52,7 +54,11 @@ class Carrying:
         self.c.assume(*(text.replace(NATIVE, "") for text in preconditions(stated.family) if "recovered" not in text))
         self.c.assume(*stated.native.definitions.atoms, *exact.atoms, "rho < 1")
         self.c.assume("0 <= am", "am*am == m*m", "0 <= ag", "ag*ag == g*g")
-        self.c.assume("0 <= S", "S*S == rad*v + curv*ag*ag", "0 < H", "H*(S + eps) == 1")
+        self.c.assume("0 <= S", "0 < H", "H*(S + eps) == 1")
+        if stated.family.options.amsgrad:  # Y is the larger of v_max and what it is without, over b*b both
+            self.c.assume("S*S == Y", "top*b*b == v_max", *LARGER)
+        else:
+            self.c.assume("S*S == rad*v + curv*ag*ag")
         self.tracked: dict[str, Tracked] = {}
         self._bounds: dict[Polynomial, Polynomial] = {}
         self.sign = 1  #: of the computed denominator: torch's step size is negative, and may be inside it

@@ -33,20 +33,53 @@ def derive_second_moment(t: Carrying, new_v: Polynomial) -> None:
     c.use(tools.looser, x=new_v - c.poly("V"), y=known.error, z="kappa*V + v_floor")
 
 
+def derive_largest(t: Carrying, largest: Polynomial) -> None:
+    """With amsgrad: the same of the larger of `v_max` and either, which then take the places of `v1` and `V`."""
+    c, tools = t.c, t.tools
+    c.names["largest"] = largest
+    c.use(tools.positive_product, x="b", y="b")
+    defined = ("rad*b*b == beta2", "curv*b*b == c")
+    c.by("(rad*v + curv*ag*ag)*(b*b) == V", *defined, hints=Hints(ladder=((1, 99, 2),)))
+    c.by("top*(b*b) == v_max", "top*b*b == v_max")
+    scaled = tools.lemma("a <= y*s", "x <= y", "0 < s", "x*s == a")
+    for part, of in (("top", "v_max"), ("rad*v + curv*ag*ag", "V")):
+        c.use(scaled, x=part, y="Y", s="b*b", a=of)
+    either = tools.lemma("(y*s - a)*(y*s - d) == 0", "(y - x)*(y - z) == 0", "x*s == a", "z*s == d", hints=_SCALED)
+    c.use(either, x="top", z="rad*v + curv*ag*ag", y="Y", s="b*b", a="v_max", d="V")
+    c.collect("0 <= V", {"B": "0 <= beta2", "v": "0 <= v", "c": "0 < c", "g": "0 <= ag"}, ["B v", "c g g"])
+    _nonnegative_errors(t)
+    c.use(tools.lemmas("maximum_keeps_error"), w="v_max", x="v1", V="V", p="largest", P="Y*(b*b)",
+          k="kappa", e="v_floor")  # fmt: skip
+    c.by("S*b*S*b == Y*(b*b)", "S*S == Y", hints=Hints(ladder=((1, 99, 2),)))
+    c.names |= {"v1": largest, "V": c.poly("Y*(b*b)")}
+
+
+_SCALED = Hints(ladder=((1, 99, 2), (1, 99, 3), (1, 99, 4)))
+
+
+def _nonnegative_errors(t: Carrying) -> None:
+    """`0 <= kappa` and `0 <= v_floor`."""
+    c = t.c
+    c.collect("0 <= kappa", {"u": "0 < u"}, POWERS[1:])
+    facts = {"u": "0 < u", "n": "0 <= n", "E": "0 <= underflow"}
+    c.collect("0 <= v_floor", facts, [power + kind for power in POWERS for kind in ("n", "E")])
+
+
 def derive_denominator(t: Carrying, roundings: tuple[Rounding, ...]) -> None:
     """`|d - D| <= rho*D`, `D = S + eps`, of the divisor of the first moment (step included, if divided by it)."""
     c, tools = t.c, t.tools
     root = roundings[0]
     c.names["s"], c.names["q"] = root.exact, root.rate
-    c.collect("0 <= kappa", {"u": "0 < u"}, POWERS[1:])
+    _nonnegative_errors(t)
     c.collect(
         "kappa <= 1",
         {"u": "0 < u", "most": "u <= 1/16"},
         ["u", *POWERS[1:], "most", "u most", "u u most", "u u u most"],
     )
     c.use(tools.product, x="S", y="b")
-    defined = ("S*S == rad*v + curv*ag*ag", "rad*b*b == beta2", "curv*b*b == c")
-    c.by("S*b*S*b == V", *defined, hints=Hints(ladder=((1, 99, 2),)))
+    if not t.stated.family.options.amsgrad:
+        defined = ("S*S == rad*v + curv*ag*ag", "rad*b*b == beta2", "curv*b*b == c")
+        c.by("S*b*S*b == V", *defined, hints=Hints(ladder=((1, 99, 2),)))
     same = tools.lemma("abs(y - X) <= k*X + E", "abs(y - Y) <= k*Y + E", "X == Y")
     c.use(same, y="v1", X="S*b*S*b", Y="V", k="kappa", E="v_floor")
     c.use(tools.lemmas("square_root_error"), y="v1", S="S*b", k="kappa", E="v_floor", e="e", s="s")

@@ -14,15 +14,15 @@ from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 
 
-def derive_difference(tools: Toolbox) -> list[Proved]:
+def either_order(tools: Toolbox, one_order: type[Difference]) -> list[Proved]:
     """Derive both signs of the difference, whichever `v` is larger."""
     bounds = ThirdTerms(tools).bounds
-    up, down = (_Case(tools, bounds, order).run() for order in ("v <= v_hat", "v_hat <= v"))
+    up, down = (one_order(tools, bounds, order).run() for order in ("v <= v_hat", "v_hat <= v"))
     larger = Polynomial.variable("v_hat") - Polynomial.variable("v")
     return [tools.prover.recording.cases(one, other, larger) for one, other in zip(up, down, strict=True)]
 
 
-class _Case(ThirdTerm):
+class Difference(ThirdTerm):
     """One order of the two second moments."""
 
     def run(self) -> list[Proved]:
@@ -36,16 +36,7 @@ class _Case(ThirdTerm):
         for factor, value, bound in (("complement", "m", "am"), ("w", "g", "ag"), ("complement", "m_hat - m", "dm")):
             c.use(tools.scaled_magnitude, x=value, a=bound, c=factor)
         c.use(tools.sum_magnitude, x="complement*m", a="complement*am", y="w*g", b="w*ag")
-        # The recovered reciprocal is at most what it is at g = 0.
-        facts = {
-            "A": "A2*A2 == radicand*v_hat",
-            "S": "S2*S2 == radicand*v_hat + curvature*ag*ag",
-            "q": "qc*qc == curvature",
-        }
-        c.collect("A2*A2 <= S2*S2", {**facts, "x": "0 <= x"}, ["x x"])
-        c.use(tools.roots, x="A2", y="S2")
-        c.by("A2 + eps <= S2 + eps", "A2 <= S2")
-        c.use(tools.reciprocals, a="A2 + eps", b="S2 + eps", i="R2", j="H2")
+        self._below_without_gradient()
         c.use(tools.own_magnitude, x="H2")
         c.use(tools.own_magnitude, x="D")
         c.use(tools.looser, x="H2", y="H2", z="R2")
@@ -60,3 +51,16 @@ class _Case(ThirdTerm):
         c.use(tools.own_magnitude, x="step")
         c.names["N"] = c.poly("(complement*m_hat + w*g)*H2 - M*H1")
         return c.use(tools.product_magnitude, x="step", a="step", y="N", b="first_moment + second_moment + gradient")
+
+    def _below_without_gradient(self) -> None:
+        """The recovered reciprocal is at most what it is at `g = 0`."""
+        c, tools = self.c, self.tools
+        facts = {
+            "A": "A2*A2 == radicand*v_hat",
+            "S": "S2*S2 == radicand*v_hat + curvature*ag*ag",
+            "q": "qc*qc == curvature",
+        }
+        c.collect("A2*A2 <= S2*S2", {**facts, "x": "0 <= x"}, ["x x"])
+        c.use(tools.roots, x="A2", y="S2")
+        c.by("A2 + eps <= S2 + eps", "A2 <= S2")
+        c.use(tools.reciprocals, a="A2 + eps", b="S2 + eps", i="R2", j="H2")

@@ -7,10 +7,11 @@ of the curvature) is eliminated, so that the theorem has the hypotheses of the s
 from __future__ import annotations
 
 from guarded_moments.proofs.derive.both_updates import BothUpdates
-from guarded_moments.proofs.derive.difference import derive_difference
+from guarded_moments.proofs.derive.difference import Difference, either_order
 from guarded_moments.proofs.derive.stating import compared
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.derive.trajectory import derive_trajectory
+from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
 from guarded_moments.proofs.statement import Statement
@@ -21,10 +22,10 @@ from guarded_moments.reference.guard.constants import GuardConstants
 class FirstUpdate:
     """Derives the theorem of any family; the difference of the exact updates is derived once."""
 
-    def __init__(self, tools: Toolbox) -> None:
-        """Derive what all families share."""
+    def __init__(self, tools: Toolbox, difference: list[Proved] | None = None) -> None:
+        """Derive what all families share, unless the difference is given."""
         self.tools = tools
-        self.difference = derive_difference(tools)
+        self.difference = difference or either_order(tools, Difference)
         self._trajectories: dict[str, list[Proved]] = {}
 
     def trajectory(self, stated: Statement) -> list[Proved]:
@@ -40,14 +41,18 @@ class FirstUpdate:
         Raises:
             DerivationError: it needs a hypothesis that the statement does not have, or concludes something else.
         """
-        shown = _Composition(self.tools, stated, self.difference).run(self.trajectory(stated))
-        return compared(shown, stated)
+        return compared(self.compose(stated).run(self.trajectory(stated)), stated)
+
+    def compose(self, stated: Statement) -> Composition:
+        """Both trajectories and the difference."""
+        return Composition(self.tools, stated, self.difference)
 
 
-class _Composition(BothUpdates):
+class Composition(BothUpdates):
     """The context in which both trajectories and the difference meet."""
 
     def __init__(self, tools: Toolbox, stated: Statement, difference: list[Proved]) -> None:
+        """Assume the statement's hypotheses, and roots and reciprocals over the reals."""
         super().__init__(tools, stated, stated.hypotheses, ExactArithmetic(stated.guard))
         self.difference = difference
         c = self.c
@@ -57,13 +62,18 @@ class _Composition(BothUpdates):
             c.assume(f"0 < H{index}", f"H{index}*(S{index} + eps) == 1")
 
     def run(self, native: list[Proved]) -> list[Proved]:
+        """The theorem, from the native trajectory."""
         c, stated = self.c, self.stated
         self.constants()
         self._stationary()
         self.trajectories(native, self.for_every_gradient())
         fields = {name: getattr(stated.constants, name) for name in GuardConstants._fields}
-        c.use(self.difference, **fields, m="m1", v="v1", m_hat="m2", v_hat="v2", t="t")
-        return [self._eliminated(one) for one in self.apart(stated.bound)]
+        c.use(self.difference, **fields, **self.raised(), m="m1", v="v1", m_hat="m2", v_hat="v2", t="t")
+        return [self.eliminated(one) for one in self.apart(stated.bound)]
+
+    def raised(self) -> dict[str, Polynomial]:
+        """What else the difference is about: nothing."""
+        return {}
 
     def _stationary(self) -> None:
         """That the cap of the third term at the worst gradient is what it must be."""
@@ -77,7 +87,8 @@ class _Composition(BothUpdates):
         c.use(stationary, s="s3", t="t")
         c.use(tools.nonnegative_quotient, d="t", p="gap_cap", q="root_cap")
 
-    def _eliminated(self, proved: Proved) -> Proved:
+    def eliminated(self, proved: Proved) -> Proved:
+        """Without what was introduced on the way."""
         c, recording = self.c, self.tools.prover.recording
         for index in (1, 2):
             (positive,) = c.by(f"0 < S{index} + eps", f"0 <= S{index}", "0 < eps")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from guarded_moments.proofs.derive.carrying import POWERS, ZERO, Carrying
 from guarded_moments.proofs.derive.context import at_least
-from guarded_moments.proofs.derive.denominator import derive_denominator, derive_second_moment
+from guarded_moments.proofs.derive.denominator import derive_denominator, derive_largest, derive_second_moment
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.derive.update_slack import derive_slack
 from guarded_moments.proofs.polynomials import Polynomial
@@ -31,10 +31,15 @@ class _Trajectory(Carrying):
         roundings = self.stated.native.roundings
         definitions = self.stated.native.definitions
         at_root = next(i for i, r in enumerate(roundings) if len(definitions.operands(r.exact)) == 1)
-        (new_v,) = definitions.operands(roundings[at_root].exact)
+        (under_root,) = definitions.operands(roundings[at_root].exact)
         for rounding in roundings[:at_root]:
             self.carry(rounding)
-        derive_second_moment(self, new_v)
+        if self.stated.family.options.amsgrad:
+            (new_v,) = (x for x in definitions.operands(under_root) if x != Polynomial.variable("v_max"))
+            derive_second_moment(self, new_v)
+            derive_largest(self, under_root)
+        else:
+            derive_second_moment(self, under_root)
         derive_denominator(self, roundings[at_root:])
         return self._update()
 

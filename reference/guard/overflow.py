@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, final
 
-from guarded_moments.reference.adam import Scalars, StepOptions, make_update
+from guarded_moments.reference.adam import Scalars, StepOptions, make_amsgrad_update, make_update
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, square_root_up
 from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
@@ -74,7 +74,7 @@ class RangeArithmetic:
         return Value(Fraction(1), _ZERO, _ZERO, _ZERO)
 
     def second_moment(self) -> Value:
-        """`v`."""
+        """`v`, or amsgrad's third moment."""
         return Value(_ZERO, _ZERO, _ZERO, self._v)
 
     def gradient(self) -> Value:
@@ -202,4 +202,8 @@ def require_all_finite(
     constants: Scalars[Value] = Scalars(
         *(Value(_ZERO, _ZERO, Fraction(min(values)), Fraction(max(values))) for values in zip(*updates, strict=True))
     )
-    make_update(op, model, options)(op.moment(), op.second_moment(), op.gradient(), constants)
+    m, v, g = op.moment(), op.second_moment(), op.gradient()
+    if options.amsgrad:
+        make_amsgrad_update(op, model, options)(m, v, op.second_moment(), g, constants)
+    else:
+        make_update(op, model, options)(m, v, g, constants)

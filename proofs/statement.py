@@ -1,8 +1,9 @@
 """What the theorem says, taken from the source that it is about.
 
 For an op model, with its update's kind of interpolation, the statement is built by running on symbols
-`reference.adam.make_update`, or `make_amsgrad_update`, (twice: the native and the recovered state, one gradient), `reference.guard`'s
-`formula_constants`, `denominator_error`, `update_error`, `exact_constants` and `make_deviation_bound`:
+`reference.adam.make_update`, or `make_amsgrad_update` (twice: the native and the recovered state, one gradient and one
+`v_max`), `reference.guard`'s `formula_constants`, `denominator_error`, `update_error`, `exact_constants` and
+`make_deviation_bound`:
 
     hypotheses   what each operation means (`symbolic`), and the preconditions below
     conclusion   |U_hat - U| <= deviation_bound
@@ -228,10 +229,6 @@ def _at_least(left: Polynomial, right: Polynomial) -> Atom:
 
 
 def _variables(scalars: Scalars[Polynomial], g: Polynomial) -> frozenset[str]:
-    named = [
-        *scalars,
-        g,
-        _V_MAX,
-        *(Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE),
-    ]
+    states = (Polynomial.variable(prefix + name) for prefix in (NATIVE, RECOVERED) for name in STATE)
+    named = [*scalars, g, _V_MAX, *states]
     return frozenset({"u", "n"}).union(*(polynomial.variables for polynomial in named))

@@ -1,14 +1,12 @@
 """The claim with amsgrad, decided by the closed form and tried by the op model; nothing is searched.
 
-With amsgrad both updates divide by the root of `max(v_max, v')`, with one `v_max` that is kept exactly.  Over the reals
-that is the update without amsgrad from `max(v, s)` in place of `v`, with `beta2*s = v_max - c*g*g` the same for both
-states; and the closed form does not grow when both second moments are raised to one `s`: no root is smaller then, and
-neither are the roots further apart.  So the closed form's bound holds.  The exact guard counts on errors that cancel,
-which they need not where `v_max` hides that of `v`; it is never asked.
+With amsgrad both updates divide by the root of `max(v_max, v')`, with one `v_max` that is kept exactly.  No reciprocal
+is larger than without it, and the two are no further apart, so that the closed form's bound holds (`proofs` derives it
+for every op model).  The exact guard counts on errors that cancel, which they need not where `v_max` hides that of `v`;
+it is never asked.
 
 Claimed: SAFE means that the closed form accepts, so that no binary32 `|g| <= G` violates; UNSAFE comes with a gradient
-at which the op model does; UNDECIDED is everything between.  Trusted: as for `guard.closed_form`; the step from there
-to amsgrad is the paragraph above (argued, exhausted in small formats by `proofs.small_formats`).
+at which the op model does; UNDECIDED is everything between.  Trusted: as for `guard.closed_form`.
 """
 
 from __future__ import annotations

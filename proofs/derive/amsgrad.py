@@ -18,7 +18,7 @@ from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
-from guarded_moments.proofs.statement import NATIVE, RECOVERED, Statement
+from guarded_moments.proofs.statement import Statement
 
 
 class FirstUpdateWithAmsgrad(FirstUpdate):
@@ -132,12 +132,8 @@ class _RaisedComposition(Composition):
         for index in (1, 2):
             lower_reciprocal(c, tools, index)
             c.use(tools.transitive, x=f"J{index}", y=f"H{index}", z=f"R{index}")
-            facts = {
-                "w": "0 <= w",
-                "g": "0 <= ag",
-                "near": f"J{index} <= H{index}",
-                "share": f"w*ag*H{index} <= share_of_g",
-            }
+            facts = {"w": "0 <= w", "g": "0 <= ag", "near": f"J{index} <= H{index}"}
+            facts["share"] = f"w*ag*H{index} <= share_of_g"
             c.collect(f"w*ag*J{index} <= share_of_g", facts, ["w g near", "share"])
         return bounds
 
@@ -157,7 +153,7 @@ class _RaisedComposition(Composition):
     def eliminated(self, proved: Proved) -> Proved:
         """And what stands for the larger of `top` and either `q`."""
         c, recording = self.c, self.tools.prover.recording
-        for index, prefix in ((1, NATIVE), (2, RECOVERED)):
+        for index in (1, 2):
             (positive,) = c.by(f"0 < T{index} + eps", f"0 <= T{index}", "0 < eps")
             proved = recording.eliminate_reciprocal(proved, f"J{index}", c.poly(f"T{index} + eps"), positive)
             (exists,) = c.use(self.tools.transitive, x="0", y="top", z=f"Y{index}")

@@ -34,6 +34,7 @@ def constants(family: Family, chance: np.random.Generator) -> dict[str, mpf]:
         "tiny": mpf(2) ** -1000,
         "u": mpf(2) ** -24,
         "n": mpf(2) ** -150,
+        "v_max": binary32(chance.random() * 2e-6),
     }
 
 
@@ -67,7 +68,7 @@ def evaluated() -> Evaluation:
     return evaluation()
 
 
-@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", [*families(), *families(amsgrad=True)], ids=lambda family: family.name)
 def test_every_hypothesis_holds_in_a_run_and_so_does_the_conclusion(
     family: Family, rng: np.random.Generator, evaluated: Evaluation
 ) -> None:

@@ -45,10 +45,9 @@ class _RaisedDifference(Difference):
             c.assume(f"0 <= T{index}", f"T{index}*T{index} == Y{index}", f"0 < J{index}")
             c.assume(f"J{index}*(T{index} + eps) == 1", *larger(index))
             lower_reciprocal(c, tools, index)
-        small, large = ("1", "2") if self.up else ("2", "1")
+        ends = ("low", "high") if self.up else ("high", "low")
         for name in ("T", "J", "Y", "q", "H", "S"):
-            for end, index in (("low", small), ("high", large)):
-                c.names[f"{name}_{end}"] = c.poly(f"{name}{index}")
+            c.names |= {f"{name}_{end}": c.poly(f"{name}{index}") for index, end in enumerate(ends, 1)}
         self._ordered("v <= v_hat" if self.up else "v_hat <= v")
         self._no_further_apart()
         gap = {"g": "0 <= ag", "near": "J_low - J_high <= D", "P": "ag*D <= P"}

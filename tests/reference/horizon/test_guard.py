@@ -1,6 +1,7 @@
 """The guard of later updates: against adversaries that choose whole sequences of gradients, bit for bit."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,3 +191,14 @@ def test_a_smaller_bound_accepts_no_less(rng: np.random.Generator) -> None:
     every = guard_of(run, Horizon(10)).accepts(states, exact=True)
     assert int(some.sum()) > int(every.sum())
     assert not bool((every & ~some).any())
+
+
+@pytest.mark.parametrize("horizon", [Horizon(2), Horizon.ALL])
+def test_no_horizon_covers_amsgrad(horizon: Horizon) -> None:
+    run = run_of()
+    run = replace(run, hyperparameters=replace(run.hyperparameters, amsgrad=True))
+    claim = Claim(Tolerance(0.01), GradientBound(math.inf), run.implementation.name, horizon)
+
+    with pytest.raises(UnsupportedError, match="amsgrad"):
+        later_guard(claim, run)
+    assert later_guard(replace(claim, horizon=Horizon.FIRST), run) is None

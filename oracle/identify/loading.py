@@ -1,26 +1,25 @@
-"""From `module:callable` to a subject.
+"""From `module:callable` or `folder/file.py:callable` to a subject.
 
 Claimed: whatever is wrong with the name is said in one line.  The module is imported, so its code runs.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import torch
 
 from guarded_moments.oracle.identify.optimizer import Flags, OptimizerSubject
 from guarded_moments.oracle.identify.subject import FunctionSubject, KernelError, Subject
+from guarded_moments.oracle.named_objects import UnloadableError, attribute_at
 
 
 def load_subject(target: str, flags: Flags | None = None, device: str = "cpu") -> Subject:
     """The kernel that `target` names.
 
     Args:
-        target: `module:attribute`, with dots in both; a function under `FunctionSubject`'s protocol, or a
-            `torch.optim.Optimizer` class.  Modules in the current folder are found.
+        target: `module:attribute`, with dots in both, or `folder/file.py:attribute`; a function under
+            `FunctionSubject`'s protocol, or a `torch.optim.Optimizer` class.  Modules in the current folder are found.
         flags: for an optimizer class.
         device: where its tensors live.
 
@@ -29,7 +28,7 @@ def load_subject(target: str, flags: Flags | None = None, device: str = "cpu") -
     """
     flags = Flags() if flags is None else flags
     _check_device(device)
-    found = _attribute(target)
+    found = _named(target)
     if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
         return OptimizerSubject(found, target, flags, device)
     if flags != Flags():
@@ -39,26 +38,14 @@ def load_subject(target: str, flags: Flags | None = None, device: str = "cpu") -
     return FunctionSubject(found, target, device)
 
 
-def _attribute(target: str) -> object:
-    module_name, colon, path = target.partition(":")
-    if not colon or not module_name or not path:
+def _named(target: str) -> object:
+    place, colon, path = target.rpartition(":")
+    if not colon or not place or not path:
         raise KernelError(f"{target!r} names no kernel: expected module:callable, such as torch.optim:AdamW")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found: object = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        text = (str(error).strip().splitlines() or ["without a message"])[0]
-        raise KernelError(
-            f"{target}: module {module_name} cannot be imported: {type(error).__name__}: {text}"
-        ) from error
-    for name in path.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise KernelError(f"{target}: {module_name} has no {path}") from None
-    return found
+        return attribute_at(target, [Path.cwd()])
+    except UnloadableError as error:
+        raise KernelError(str(error)) from error
 
 
 def _check_device(device: str) -> None:

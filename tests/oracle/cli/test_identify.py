@@ -12,7 +12,7 @@ from tests.oracle.cli.running import gmc
         (("torch.optim:AdamW", "--foreach", "--tensor-betas"), "takes lr and betas as numbers"),
         (("torch.optim:AdamW", "--seed", "-1"), "-1 is not in the range x>=0"),
         (("nope",), "expected module:callable, such as torch.optim:AdamW"),
-        (("torch.optim:Nope",), "torch.optim has no Nope"),
+        (("torch.optim:Nope",), "torch.optim:Nope: there is no Nope in it"),
         (("torch.optim:SGD",), "takes no betas and no eps"),
         (("math:sin", "--fused"), "is no torch.optim.Optimizer class"),
         (("torch.optim:AdamW", "--device", "nowhere"), "device 'nowhere' cannot be used"),

@@ -19,7 +19,8 @@ import torch
 
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
-from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
+from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32
+from guarded_moments.reference.arithmetic.compiled_operations import jit
 from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.op_models import OpModel, SquareRoot, Update

@@ -111,6 +111,10 @@ of floating-point numbers, from the same sources: no accepted pair violates it, 
 NOT_DERIVED = """
 That a loop which covers every gradient of a claim with few of them, whatever its bounds answer, does so of a claim with
 many: of a cell it asks for a bound, and whether a number of the format lies between its ends.
+
+What the compiled loops decide by a filter in binary32 is what the guard decides in binary64. How often the filter's
+bound is rounded follows from rules that are derived for any unit roundoff; what it may lose to underflow, and where it
+may overflow, from rules that are argued and tested (`reference.arithmetic.rounding_bound`). An audit uses no filter.
 """
 
 NOT_COVERED = (

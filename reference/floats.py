@@ -75,6 +75,11 @@ def round_to_binary32(value: float) -> float:
     return float(torch.tensor(value, dtype=torch.float64).to(torch.float32))
 
 
+def round_to_normal(value: float) -> float:
+    """As `round_to_binary32`, but no positive number becomes less than the smallest normal one."""
+    return max(round_to_binary32(value), float(BINARY32.smallest_normal)) if value > 0 else round_to_binary32(value)
+
+
 def hex_of(value: float) -> str:
     """C99 hexadecimal with the six digits that binary32 needs, and the bits: `0x1.800000p-12 [39c00000]`."""
     bits = bits_of(value)

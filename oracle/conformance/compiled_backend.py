@@ -18,7 +18,8 @@ from torch import Tensor
 
 from guarded_moments.oracle.conformance.backend import Codes, Grids, Moments, RatioGrid, ReferenceBackend, Stepped
 from guarded_moments.reference.adam import Scalars, StepOptions, make_increment, make_moments
-from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
+from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32
+from guarded_moments.reference.arithmetic.compiled_operations import jit
 from guarded_moments.reference.checkpoint import compress, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict

@@ -129,8 +129,8 @@ def _on_tensors(operation: str) -> Operation:
 def _compiled(operation: str) -> Operation:
     from guarded_moments.reference.arithmetic.compiled_binary32 import (  # noqa: PLC0415 - numba takes half a second
         CompiledBinary32,
-        jit,
     )
+    from guarded_moments.reference.arithmetic.compiled_operations import jit  # noqa: PLC0415 - as above
 
     function = getattr(CompiledBinary32, operation)
     if OPERANDS[operation] == 2:  # noqa: PLR2004 - a loop of its own for each number of operands

@@ -49,7 +49,7 @@ def _unit_scales() -> npt.NDArray[np.float64]:
 
 @cache
 def _compiled_tally() -> Callable[..., None]:
-    from guarded_moments.reference.arithmetic.compiled_binary32 import jit  # noqa: PLC0415 - numba takes half a second
+    from guarded_moments.reference.arithmetic.compiled_operations import jit  # noqa: PLC0415 - numba takes half a second
 
     return jit(_tally)
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from guarded_moments.oracle.exhaustive import Coordinate
-from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
+from guarded_moments.reference.arithmetic.compiled_operations import jit
 from guarded_moments.reference.guard.cell_slack import deviation_inflation, make_deviation_upper
 from guarded_moments.reference.guard.cells import End, make_terms, make_uppers, make_value
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants

@@ -17,7 +17,7 @@ HIGH = (1.0, 0.9999, 0.9997, 0.999, 0.997, 0.99, 0.97)
 Choice = tuple[int, int, int, int]
 
 _ROUNDS = 3
-_COARSE = 4  #: every fourth coordinate shows the way, all of them decide
+COARSE = 4  #: every fourth coordinate shows the way, all of them decide
 _AXES = 4
 
 
@@ -43,6 +43,8 @@ def make_search(cost: Callable[[Any, Choice, int, int], int], jit: Jit = as_is) 
                     candidate if axis == 2 else v_low,  # noqa: PLR2004 - the third of four
                     candidate if axis == 3 else v_high,  # noqa: PLR2004 - the fourth
                 )
+                if trial == choice:
+                    continue
                 found = cost(data, trial, step, best)
                 if found < best:
                     choice, best = trial, found
@@ -54,7 +56,7 @@ def make_search(cost: Callable[[Any, Choice, int, int], int], jit: Jit = as_is) 
     descent: Callable[[Any, Choice, int], Choice] = jit(descend)
 
     def search(data: Any, choice: Choice) -> Choice:  # noqa: ANN401 - as above
-        return descent(data, descent(data, choice, _COARSE), 1)
+        return descent(data, descent(data, choice, COARSE), 1)
 
     result: Callable[[Any, Choice], Choice] = jit(search)
     return result

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from guarded_moments.reference.arithmetic.compiled_binary32 import jit
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
+from guarded_moments.reference.arithmetic.compiled_operations import jit
 from guarded_moments.reference.guard.allowance import make_allowance
 from guarded_moments.reference.guard.cells import End, make_end, make_terms, make_upper, make_value
 from guarded_moments.reference.guard.cut import FIRST_ENDS, make_cut, make_first_end, make_scale

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.codecs import Codec, Codes, Escaped
-from guarded_moments.reference.guard.closed_form import bound_inflation
-from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
-from guarded_moments.reference.kernels.guarding import compiled_guard, mark_outside_domain
+from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.kernels.filtering import State, filtered_guard, make_block_guard
 from guarded_moments.reference.kernels.loops import LOOPS, CodecLoops, parameters_of
+from guarded_moments.reference.kernels.marking import any_marked, list_marked, make_escape_marks, make_room
 from guarded_moments.reference.kernels.stretches import bits, mapped, stretches, with_escapes
 
 #: Coordinates whose native and decoded moments, codes and verdicts stay in a core's first-level cache together.
@@ -58,15 +58,14 @@ class Kernel:
             threads: how many stretches are worked on at a time.
         """
         m, v = m.contiguous(), v.contiguous()
-        held = binary64_constants(constants)
-        codes, inflation = self._empty_codes(len(m)), bound_inflation()
+        codes, guard = self._empty_codes(len(m)), filtered_guard(constants)
         loop = compiled_pass(type(self.codec)).guarded
         arrays = (m.numpy(), v.numpy(), bits(m), bits(v), codes.m.numpy(), codes.v.numpy())
 
         def work(stretch: slice) -> Tensor:
             parts = [array[stretch] for array in arrays]
             escapes = np.empty((len(parts[0]), 2), dtype=np.uint32)
-            count = loop(self._m, self._v, held, inflation, *parts, escapes)
+            count = loop(self._m, self._v, guard, *parts, escapes)
             return torch.from_numpy(escapes[:count].copy()).view(torch.float32)
 
         escapes = mapped(work, [(stretch,) for stretch in stretches(len(m))], threads)
@@ -100,41 +99,24 @@ class Kernel:
         def work(stretch: slice, exact: Tensor) -> None:
             loop(self._m, self._v, *(array[stretch] for array in arrays), bits(exact))
 
-        mapped(work, with_escapes(codes, LOOPS[type(self.codec)].escape, escapes), threads)
+        mapped(work, with_escapes(codes, count_escapes(type(self.codec)), escapes), threads)
         return m, v
 
     def _empty_codes(self, count: int) -> Codes:
         return Codes(*(torch.empty(count, dtype=self.codec.code_type) for _ in range(2)))
 
 
+def count_escapes(kind: type[Codec]) -> Callable[[Any], int]:
+    """The compiled count of escapes among the first moment's codes."""
+    loops = LOOPS[kind]
+    return make_escape_marks(loops.code_type(loops.escape)).count
+
+
 class Passes(NamedTuple):
     """The compiled passes of one codec, over a stretch."""
 
-    guarded: Callable[..., int]  #: `(m_grid, v_grid, k, inflation, m, v, m_bits, v_bits, m_codes, v_codes, escapes)`
+    guarded: Callable[..., int]  #: `(m_grid, v_grid, guard, m, v, m_bits, v_bits, m_codes, v_codes, escapes)`
     recovered: Callable[..., None]  #: `(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, escapes)`
-
-
-class _Marks(NamedTuple):
-    """Loops over the uint8 marks of a block."""
-
-    any_of: Callable[..., bool]
-    add_escapes: Callable[..., None]  #: where the first moment's code is that of the escape
-
-
-def _marks(escape: np.unsignedinteger[Any]) -> _Marks:
-    @numba.njit(error_model="numpy")
-    def any_of(marks):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        found = np.uint8(0)
-        for i in range(len(marks)):
-            found |= marks[i]
-        return found != 0
-
-    @numba.njit(error_model="numpy")
-    def add_escapes(codes, marks):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
-        for i in range(len(codes)):
-            marks[i] |= np.uint8(codes[i] == escape)
-
-    return _Marks(any_of, add_escapes)
 
 
 @cache
@@ -144,30 +126,31 @@ def compiled_pass(kind: type[Codec]) -> Passes:
 
 
 def _guarded(loops: CodecLoops) -> Callable[..., int]:
-    encode, decode, judge, zero = loops.encode, loops.decode, compiled_guard(), loops.code_type(0)
+    encode, decode, judge, zero = loops.encode, loops.decode, make_block_guard(BLOCK), loops.code_type(0)
     escape = loops.code_type(loops.escape)
-    any_of, add_escapes = _marks(escape)
+    add_escapes, make_marks = make_escape_marks(escape).add, make_room(BLOCK)
 
     @numba.njit(error_model="numpy", nogil=True)
-    def guarded(m_grid, v_grid, k, inflation, m, v, m_bits, v_bits, m_codes, v_codes, escapes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        m_hat, v_hat, marks = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32), np.empty(BLOCK, np.uint8)
+    def guarded(m_grid, v_grid, guard, m, v, m_bits, v_bits, m_codes, v_codes, escapes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        m_hat, v_hat, room = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32), make_marks()
         m_hat_bits, v_hat_bits = m_hat.view(np.uint32), v_hat.view(np.uint32)
         count = 0
         for begin in range(0, len(m), BLOCK):
             end = min(begin + BLOCK, len(m))
             size = end - begin
+            room.marks[size:] = 0
             encode(m_grid, v_grid, m_bits[begin:end], v_bits[begin:end], m_codes[begin:end], v_codes[begin:end])
             decode(m_grid, v_grid, m_codes[begin:end], v_codes[begin:end], m_hat_bits[:size], v_hat_bits[:size])
-            judge(k, inflation, m[begin:end], v[begin:end], m_hat[:size], v_hat[:size], marks[:size])
-            mark_outside_domain(m_bits[begin:end], v_bits[begin:end], marks[:size])
-            mark_outside_domain(m_hat_bits[:size], v_hat_bits[:size], marks[:size])
-            add_escapes(m_codes[begin:end], marks[:size])
-            if any_of(marks[:size]):
-                for i in range(size):
-                    if marks[i]:
-                        escapes[count, 0], escapes[count, 1] = m_bits[begin + i], v_bits[begin + i]
-                        m_codes[begin + i], v_codes[begin + i] = escape, zero
-                        count += 1
+            native, recovered = (m[begin:end], v[begin:end]), (m_hat[:size], v_hat[:size])
+            bits = (m_bits[begin:end], v_bits[begin:end], m_hat_bits[:size], v_hat_bits[:size])
+            judge(guard, State(*native, *recovered, *bits), room.marks[:size])
+            add_escapes(m_codes[begin:end], room.marks[:size])
+            if any_marked(room.marks):
+                for place in list_marked(room):
+                    i = begin + place
+                    escapes[count, 0], escapes[count, 1] = m_bits[i], v_bits[i]
+                    m_codes[i], v_codes[i] = escape, zero
+                    count += 1
         return count
 
     result: Callable[..., int] = guarded
@@ -176,25 +159,23 @@ def _guarded(loops: CodecLoops) -> Callable[..., int]:
 
 @cache
 def make_block_recovery(kind: type[Codec]) -> Callable[..., int]:
-    """Build `recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, marks, escapes, used) -> used`, compiled.
+    """Build `recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, room, escapes, used) -> used`, compiled.
 
     It decodes a block, puts the exact pairs in their places, from the one numbered `used` on, and returns the number of
-    the next; `marks`, uint8, is room for `BLOCK` coordinates.
+    the next; `room` is of `marking`.
     """
     loops = LOOPS[kind]
-    decode = loops.decode
-    any_of, add_escapes = _marks(loops.code_type(loops.escape))
+    decode, add_escapes = loops.decode, make_escape_marks(loops.code_type(loops.escape)).add
 
     @numba.njit(error_model="numpy", nogil=True)
-    def recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, marks, escapes, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        marks[:] = 0
+    def recover_block(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, room, escapes, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
+        room.marks[:] = 0
         decode(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits)
-        add_escapes(m_codes, marks[: len(m_codes)])
-        if any_of(marks):
-            for i in range(len(m_codes)):
-                if marks[i]:
-                    m_bits[i], v_bits[i] = escapes[used, 0], escapes[used, 1]
-                    used += 1
+        add_escapes(m_codes, room.marks[: len(m_codes)])
+        if any_marked(room.marks):
+            for place in list_marked(room):
+                m_bits[place], v_bits[place] = escapes[used, 0], escapes[used, 1]
+                used += 1
         return used
 
     result: Callable[..., int] = recover_block
@@ -202,16 +183,15 @@ def make_block_recovery(kind: type[Codec]) -> Callable[..., int]:
 
 
 def _recovered(kind: type[Codec]) -> Callable[..., None]:
-    recover_block = make_block_recovery(kind)
+    recover_block, make_marks = make_block_recovery(kind), make_room(BLOCK)
 
     @numba.njit(error_model="numpy", nogil=True)
     def recovered(m_grid, v_grid, m_codes, v_codes, m_bits, v_bits, escapes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by numba
-        marks = np.empty(BLOCK, np.uint8)
-        used = 0
+        room, used = make_marks(), 0
         for begin in range(0, len(m_codes), BLOCK):
             block = slice(begin, min(begin + BLOCK, len(m_codes)))
             codes, moments = (m_codes[block], v_codes[block]), (m_bits[block], v_bits[block])
-            used = recover_block(m_grid, v_grid, *codes, *moments, marks, escapes, used)
+            used = recover_block(m_grid, v_grid, *codes, *moments, room, escapes, used)
 
     result: Callable[..., None] = recovered
     return result

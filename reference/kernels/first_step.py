@@ -25,9 +25,9 @@ from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinar
 from guarded_moments.reference.codecs import Codec, Codes
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.implementations import Implementation
-from guarded_moments.reference.kernels.codecs import BLOCK, Kernel, make_block_recovery
+from guarded_moments.reference.kernels.codecs import BLOCK, Kernel, count_escapes, make_block_recovery
 from guarded_moments.reference.kernels.guarding import inlined
-from guarded_moments.reference.kernels.loops import LOOPS
+from guarded_moments.reference.kernels.marking import make_room
 from guarded_moments.reference.kernels.stretches import bits, mapped, with_escapes
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
@@ -106,7 +106,7 @@ class FirstStep:
             self._advance(self._implementation.models[1], others, exact[rank[escaped[places]]])
             here.p[places], here.m[places], here.v[places] = others.p, others.m, others.v
 
-        mapped(work, with_escapes(codes, LOOPS[type(self._kernel.codec)].escape, escapes), workers)
+        mapped(work, with_escapes(codes, count_escapes(type(self._kernel.codec)), escapes), workers)
         return m, v
 
     def _advance(self, model: OpModel, columns: Columns, exact: Tensor) -> None:
@@ -184,7 +184,7 @@ class _Passes(NamedTuple):
 def _compiled(kind: type[Codec], model: OpModel, options: StepOptions) -> _Passes:
     """Build both; each is compiled when it is first called."""
     op: Any = CompiledBinary32()
-    recover_block = make_block_recovery(kind)
+    recover_block, make_marks = make_block_recovery(kind), make_room(BLOCK)
     until_root_of, from_root_of = make_until_root(op, model, options, inlined), make_from_root(op, model, inlined)
     root_of = op.sqrt
 
@@ -209,11 +209,11 @@ def _compiled(kind: type[Codec], model: OpModel, options: StepOptions) -> _Passe
 
     @numba.njit(error_model="numpy", nogil=True)
     def to_root_or_end(m_grid, v_grid, k, m_codes, v_codes, p, g, m, v, m_bits, v_bits, escapes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as above
-        marks, used = np.empty(BLOCK, np.uint8), 0
+        room, used = make_marks(), 0
         for begin in range(0, len(p), BLOCK):
             block = slice(begin, min(begin + BLOCK, len(p)))
             codes, moments = (m_codes[block], v_codes[block]), (m_bits[block], v_bits[block])
-            used = recover_block(m_grid, v_grid, *codes, *moments, marks, escapes, used)
+            used = recover_block(m_grid, v_grid, *codes, *moments, room, escapes, used)
             advance(p[block], g[block], m[block], v[block], k)
         return used
 

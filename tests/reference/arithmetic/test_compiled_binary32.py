@@ -12,7 +12,8 @@ from tests.strategies import Array, wild, wild_states
 
 from guarded_moments.reference.adam import Scalars, StepOptions, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32
-from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32, jit
+from guarded_moments.reference.arithmetic.compiled_binary32 import CompiledBinary32
+from guarded_moments.reference.arithmetic.compiled_operations import jit
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS

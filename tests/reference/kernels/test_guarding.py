@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.reference.kernels.inputs import constants, trained
 
-from guarded_moments.reference.arithmetic import compiled_binary64
+from guarded_moments.reference.arithmetic import compiled_operations
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.guard import GuardConstants, closed_form_deviation
 from guarded_moments.reference.guard.closed_form import bound_inflation
@@ -51,9 +51,9 @@ def by_reciprocal(a: Any, b: Any) -> Any:  # noqa: ANN401 - a binary64 scalar, t
 
 def test_a_contracted_product_is_caught(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeded."""
-    for name in ("_add", "_mul"):
+    for name in ("add", "mul"):
         monkeypatch.setattr(
-            CompiledBinary64, name[1:], staticmethod(contracting(getattr(compiled_binary64, name).py_func))
+            CompiledBinary64, name, staticmethod(contracting(getattr(compiled_operations, name).py_func))
         )
     monkeypatch.setattr(guarding, "inlined", contracting)
     assert decided_otherwise(compiled_guard.__wrapped__(), rng) > 0

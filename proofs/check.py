@@ -6,8 +6,8 @@ besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
 imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared`, `cell_deviation`, `cover` and `decay` for what is
-stated), Python and its `fractions` and `json`.  No solver is among them; an import contract keeps it so.
+`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared`, `cell_deviation`, `cover`, `decay` and `later` for what
+is stated), Python and its `fractions` and `json`.  No solver is among them; an import contract keeps it so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import product
+from itertools import chain, product
 
 from guarded_moments.proofs.atoms import Atom
 from guarded_moments.proofs.cell_deviation import cell_deviation, family_deviation
@@ -26,6 +26,7 @@ from guarded_moments.proofs.cover import cut, path_name, paths
 from guarded_moments.proofs.decay import Form, Stated, decayed, forms
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.kernel import Theorem
+from guarded_moments.proofs.later import every, inexact
 from guarded_moments.proofs.lemmas import all_lemmas
 from guarded_moments.proofs.nearest import NEAREST, nearest, second_moment
 from guarded_moments.proofs.replay import replay
@@ -42,6 +43,7 @@ DECAYED = "decayed/"
 SEARCHED, TWO_CELLS, FIRST_CELLS, CLEARED = "searched/cell", "searched/two_cells", "searched/first_cells", "cleared/"
 #: Cells that are put together: both halves of one, and those that a search begins with.
 ROWS, CUT = {TWO_CELLS: 2, FIRST_CELLS: len(FIRST_ENDS)}, "cut/"
+INEXACT, EVERY = "inexact_start/", "every_update/bound"
 EVALUATED, EVALUATED_BY_ENDS, EVALUATED_BY_SLOPES = (
     f"evaluated_{name}" for name in (CELL, CELL_BY_ENDS, CELL_BY_SLOPES)
 )
@@ -80,7 +82,7 @@ def check_certificates(text: str | None = None) -> Iterator[CheckedClaim]:
         ProofFileError: a step of the file is not a proof.
     """
     proved = dict(replay(proof_text() if text is None else text))
-    for claim in _claims():
+    for claim in chain(_claims(), _of_later_updates()):
         yield CheckedClaim(claim.name, claim.text, _problem(claim, proved.pop(claim.name, None)))
     for name in proved:
         yield CheckedClaim(name, "", "the file names a theorem that nothing here states")
@@ -155,6 +157,16 @@ def decayed_name(kind: str, form: Form, family: Family) -> str:
     return f"{DECAYED}{form.name}/{kind}{family.name}"
 
 
+def _of_later_updates() -> Iterator[_Claim]:
+    each = every()
+    text = "The bound on every update is, over the reals, at least the deviation of any."
+    yield _Claim(EVERY, text, each.hypotheses, each.conclusion)
+    for family in families():
+        later = inexact(statement(family))
+        text = f"An update of {family.name} from moments that are off carries their errors on, and adds its own."
+        yield _Claim(f"{INEXACT}{family.name}", text, later.hypotheses, later.conclusion)
+
+
 def _problem(claim: _Claim, theorems: Sequence[Theorem] | None) -> str | None:
     if theorems is None:
         return "the file has no proof of it"
@@ -188,6 +200,8 @@ def count_by_kind(checked: Sequence[CheckedClaim]) -> Mapping[str, int]:
         CLEARED: "theorems of a dropped cell",
         ON_CELL: "theorems of the deviation on a cell",
         DECAYED: "theorems with weight decay",
+        INEXACT: "theorems of an inexact start",
+        EVERY: "bound on every update",
     }
     return {
         text: sum(claim.problem is None and claim.name.startswith(kind) for claim in checked)

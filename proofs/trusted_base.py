@@ -22,6 +22,7 @@ from guarded_moments.proofs import (
     cover,
     decay,
     evaluation,
+    later,
     nearest,
     symbolic,
 )
@@ -90,6 +91,9 @@ A coordinate whose two states are the same value is accepted without the bound: 
 """
 
 EXHAUSTED = """
+Later updates in small formats: every pair of gradients of a format of five digits and every triple of one of four, for
+some pairs of states, by the tests (more of them with `--oracle`); without the slack of rounding some violates.
+
 The whole claim in small formats, from the same sources with the unit roundoff as a parameter: every gradient, every
 native and every recovered state of a format of four digits (4.7e9 cases), and of enough second moments of one of five
 digits for 1e9 more, by the tests with `--oracle`; 6e7 of them and some for every op model in every run of the tests.
@@ -109,6 +113,12 @@ of floating-point numbers, from the same sources: no accepted pair violates it, 
 """
 
 NOT_DERIVED = """
+Later updates: that what is derived of one update, from what held before it, holds after any number of them, is
+induction, which the kernel does not have; so is that the weights of an update are on the circle. The supremum over all
+sequences with one sum of squares is then that over both ends (`moment_between_its_ends`); for the errors of a run the
+same inequality is used with the weights that `reference.horizon.accumulation` sums (`share_of_sequence_grows`, with 1
+for beta1). The factor and the drift of `reference.horizon.afterwards` are derived on paper.
+
 That a loop which covers every gradient of a claim with few of them, whatever its bounds answer, does so of a claim with
 many: of a cell it asks for a bound, and whether a number of the format lies between its ends.
 
@@ -118,7 +128,8 @@ may overflow, from rules that are argued and tested (`reference.arithmetic.round
 """
 
 NOT_COVERED = (
-    "the second update and all later ones",
+    "updates after the claim's horizon: by default the second and all later ones",
+    "for a longer horizon, runs that compute gradients of their own, which differ from the second update on",
     "gradients above the bound, infinite gradients and NaN",
     "a native run under one op model and a recovered run under another",
     "flush-to-zero, and any rounding but to nearest",
@@ -130,7 +141,7 @@ _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
 _STATEMENTS = (
     *("claims", "lemma", "symbolic", "statement", "nearest", "evaluation"),
-    *("cells", "cell_evaluation", "cleared", "cell_deviation", "cover", "decay", "check"),
+    *("cells", "cell_evaluation", "cleared", "cell_deviation", "cover", "decay", "later", "check"),
 )
 
 
@@ -195,6 +206,14 @@ def _proved() -> str:
         f"the parameters differ by as much as the updates (`{decay.__name__}`)"
     )
     lines.append(
+        "- Over the reals, `reference.horizon.unbounded.make_every_bound` is at least the deviation of any update, "
+        f"given the weights that the reduction has at it (`{later.__name__}`)"
+    )
+    lines.append(
+        "- For every sequence of operations below: an update from moments that are off already carries their errors on "
+        f"and adds its own as `reference.horizon.carrying` says (`{later.__name__}`)"
+    )
+    lines.append(
         "- What holds on each of two neighbouring cells that are dropped holds at every gradient of both, and what "
         f"holds on each of the {len(FIRST_ENDS)} cells that a search begins with at every gradient of them all, "
         "wherever their ends are"
@@ -232,6 +251,8 @@ def _hypotheses() -> str:
     lines += [f"| `{text}` | {reason} |" for text, reason in cells.PRECONDITIONS.items()]
     lines += ["", "and for what is evaluated of a cell:", "", "| precondition | why it holds |", "|---|---|"]
     lines += [f"| `{text}` | {reason} |" for text, reason in EVALUATED.items()]
+    lines += ["", "and for a later update:", "", "| precondition | why it holds |", "|---|---|"]
+    lines += [f"| `{text}` | {reason} |" for text, reason in {**later.INEXACT_START, **later.OF_UPDATE}.items()]
     return "\n".join([*lines, ""])
 
 

@@ -87,7 +87,7 @@ def _steps(result: Audit, gatherer: Gatherer, evidence: Evidence, certificate: C
         0,
         "What holds in runs that compute gradients of their own, from the second update on",
         Word.UNKNOWN,
-        "not claimed; see the second update under what is not covered, and gmc trajectory",
+        "not claimed; gmc trajectory measures it for a training",
     )
 
 

@@ -26,6 +26,7 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.adam import Decay, Scalars, make_moments, make_step, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
 from guarded_moments.reference.checkpoint.encoding import scalars_of
+from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of, round_to_binary32
 from guarded_moments.reference.guard.search import CellBounds, States, largest_gradient
@@ -73,9 +74,10 @@ def uncovered(nearest: Sequence[Followed], smallest: Sequence[Followed], beyond:
     """Everything that the claim leaves out and a single coordinate can show."""
     if not nearest:
         return []
+    later = [second_update(nearest)] if nearest[0].stretch.claim.horizon == Horizon.FIRST else []
     return [
         gradients_above_the_bound(nearest, beyond),
-        second_update(nearest),
+        *later,
         another_op_model(nearest),
         flush_to_zero([*nearest, *smallest]),
         rounding_of_the_parameter(nearest),

@@ -20,7 +20,9 @@ from guarded_moments.proofs.check import (
     EVALUATED_BY_ENDS,
     EVALUATED_BY_SLOPES,
     EVALUATION,
+    EVERY,
     FIRST_UPDATE,
+    INEXACT,
     NEAREST_NUMBER,
     ON_CELL,
     PROOF_FILE,
@@ -42,10 +44,13 @@ from guarded_moments.proofs.derive.cleared import derive_cleared, derive_row, de
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.cover import derive_cut
 from guarded_moments.proofs.derive.evaluation import derive_evaluation
+from guarded_moments.proofs.derive.every_update import derive_every
 from guarded_moments.proofs.derive.first_update import FirstUpdate
+from guarded_moments.proofs.derive.inexact import derive_inexact
 from guarded_moments.proofs.derive.nearest import derive_nearest, derive_second_moment_sign
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.evaluation import COMPARED, evaluation
+from guarded_moments.proofs.later import every, inexact
 from guarded_moments.proofs.nearest import NEAREST
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.statement import Statement, families, statement
@@ -85,6 +90,7 @@ def derive() -> str:
     on_cell = cell_deviation()
     deviation = derive_cell_deviation(tools, on_cell)
     recording.name(CELL_DEVIATION, deviation)
+    recording.name(EVERY, derive_every(tools, every()))
     theorem = FirstUpdate(tools)
     for family in families():
         stated = statement(family)
@@ -95,6 +101,8 @@ def derive() -> str:
         recording.name(f"{ACCEPTED}{family.name}", whole)
         dropped_of = derive_cleared(tools, theorem, stated, search, dropped)
         recording.name(f"{CLEARED}{family.name}", dropped_of)
+        from_moments = statement(family)
+        recording.name(f"{INEXACT}{family.name}", derive_inexact(tools, from_moments, inexact(from_moments)))
         apart_on_cell = derive_family_deviation(tools, theorem, stated, on_cell, deviation)
         recording.name(f"{ON_CELL}{family.name}", apart_on_cell)
         for form in forms(family):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
+from guarded_moments.proofs.derive import later_lemmas
 from guarded_moments.proofs.derive.context import Context, Prover, atoms, poly
 from guarded_moments.proofs.lemma import Lemma
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -189,6 +190,11 @@ def _rounding_parts(c: Context, _: Lemmas) -> None:
             c.use(scaled, k=part, y=f"({error})*i")
 
 
+def _of_later(steps: Callable[[Context], None]) -> Callable[[Context, Lemmas], None]:
+    """Steps that need no other lemma."""
+    return lambda c, _: steps(c)
+
+
 _STEPS: Mapping[str, Callable[[Context, Lemmas], None]] = MappingProxyType(
     {
         "rounded_operation": _rounded_operation,
@@ -201,5 +207,6 @@ _STEPS: Mapping[str, Callable[[Context, Lemmas], None]] = MappingProxyType(
         "third_term_at_bound": _third_term_at_bound,
         "third_term_stationary": _third_term_stationary,
         "third_term_epsilon": _third_term_epsilon,
+        **{name: _of_later(steps) for name, steps in later_lemmas.STEPS.items()},
     }
 )

@@ -21,13 +21,14 @@ from guarded_moments.reference.op_models import Update
 
 def derive_trajectory(tools: Toolbox, stated: Statement) -> list[Proved]:
     """Derive the native trajectory of a family; the recovered one is an instance of it."""
-    return _Trajectory(tools, stated).run()
+    return Trajectory(tools, stated).run()
 
 
-class _Trajectory(Carrying):
-    """The derivation, part by part."""
+class Trajectory(Carrying):
+    """The derivation, part by part; what is shown of both moments stays in its context."""
 
     def run(self) -> list[Proved]:
+        """Derive the bound on the update."""
         roundings = self.stated.native.roundings
         definitions = self.stated.native.definitions
         at_root = next(i for i, r in enumerate(roundings) if len(definitions.operands(r.exact)) == 1)

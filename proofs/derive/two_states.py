@@ -10,6 +10,7 @@ from typing import Literal
 
 from guarded_moments.proofs.derive.context import Context, Stated
 from guarded_moments.proofs.derive.toolbox import Toolbox
+from guarded_moments.proofs.later import CAPS
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
@@ -17,28 +18,6 @@ from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
 from guarded_moments.reference.guard.closed_form import make_bound_terms
 from guarded_moments.reference.guard.constants import GuardConstants
 
-#: What the guard's constants must be good for; `qc` is the root of the curvature, `t` at most `3*sqrt(3)`.
-CAPS = (
-    "0 <= w",
-    "0 <= complement",
-    "0 < eps",
-    "0 <= step",
-    "0 <= radicand",
-    "0 <= qc",
-    "qc*qc == curvature",
-    "0 <= gap_cap",
-    "1 <= gap_cap*qc",
-    "2*radicand_cap == gap_cap",
-    "0 < t",
-    "t*t <= 27",
-    "root_cap*t == gap_cap",
-    "16*eps*eps_cap == gap_cap",
-    "0 <= root_cap",
-    "0 <= eps_cap",
-    "0 < tiny",
-    "8*tiny <= eps",
-    "3*tiny <= eps*eps",
-)
 _CONSTANTS = GuardConstants(*(Polynomial.variable(name) for name in GuardConstants._fields))
 _STATE = ("m", "v", "m_hat", "v_hat")
 

@@ -21,6 +21,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
         "exact_guard": "that bound by branch and bound over cells of gradients",
         "worst_case": "the search for the exact worst case, by cells that are bounded by slopes as well",
         "first_update_theorem": "the claim about the two binary32 updates",
+        "later_updates": "the claims about the updates after the first, under a sequence of gradients",
     }
 )
 

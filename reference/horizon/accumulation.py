@@ -29,6 +29,7 @@ from guarded_moments.reference.horizon.carrying import (
     SecondMomentError,
     denominator_distance,
     first_moment_after,
+    per_gradient,
     second_moment_after,
     update_distance,
 )
@@ -95,10 +96,10 @@ def slack_of_later(
 
 def _slack(own: OwnError, real: RealUpdate, stands_for: Reduced, lost: _Lost, distance: Fraction) -> UpdateError:
     scale = square_root_up(1 / real.beta2)
-    per_gradient = own.update.gradient * square_root_up(real.c) / real.root
+    share = per_gradient(own, real, square_root_up)
 
     def distance_of(before: FirstMomentError, gradient: Fraction, first_moment: Fraction, floor: Fraction) -> Fraction:
-        return update_distance(own, real, before, gradient, first_moment, distance, per_gradient, floor)
+        return update_distance(own, real, before, gradient, first_moment, distance, share, floor)
 
     # What the update makes of each part of what was lost; it is linear, so parts of 1 tell its coefficients.
     of_computed = distance_of(_ITSELF, _ZERO, _ZERO, _ZERO) * scale

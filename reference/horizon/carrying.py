@@ -136,6 +136,17 @@ def denominator_distance(
     return relative / 2 + relative**2 / 2 + root_up(real.beta2 * before.absolute) / real.root / real.eps
 
 
+def per_gradient(own: OwnError, real: RealUpdate, root_up: Callable[[Fraction], Fraction]) -> Fraction:
+    """What multiplies `|g| H` in the update's own slack, since `sqrt(c) |g| H / root` is at most 1 there.
+
+    Args:
+        own: the update's error.
+        real: its formula.
+        root_up: gives a number at least the square root.
+    """
+    return own.update.gradient * (root_up(real.c) / real.root)
+
+
 def update_distance(
     own: OwnError,
     real: RealUpdate,
@@ -143,7 +154,7 @@ def update_distance(
     gradient: Fraction,
     first_moment: Fraction,
     distance: Fraction,
-    per_gradient: Fraction,
+    of_gradient: Fraction,
     floor: Fraction,
 ) -> Fraction:
     """How far the binary32 update is from the formula's, over the step size and `H`.
@@ -157,11 +168,11 @@ def update_distance(
         gradient: `|g|`.
         first_moment: at least `|M|` after the update.
         distance: `denominator_distance`, below 1.
-        per_gradient: `own.update.gradient * sqrt(c) / root`, which multiplies `|g| H` there.
+        of_gradient: `per_gradient`.
         floor: `own.update.reciprocal`, or 0 for coefficients of anything but 1.
     """
     computed = before.magnitude + before.error
-    own_part = own.update.moment * computed + per_gradient * gradient + floor
+    own_part = own.update.moment * computed + of_gradient * gradient + floor
     return (own_part + real.complement * before.error + distance * first_moment) / (1 - distance)
 
 

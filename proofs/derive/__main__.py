@@ -101,8 +101,7 @@ def derive() -> str:
         recording.name(f"{ACCEPTED}{family.name}", whole)
         dropped_of = derive_cleared(tools, theorem, stated, search, dropped)
         recording.name(f"{CLEARED}{family.name}", dropped_of)
-        from_moments = statement(family)
-        recording.name(f"{INEXACT}{family.name}", derive_inexact(tools, from_moments, inexact(from_moments)))
+        recording.name(f"{INEXACT}{family.name}", _from_inexact_moments(tools, statement(family)))
         apart_on_cell = derive_family_deviation(tools, theorem, stated, on_cell, deviation)
         recording.name(f"{ON_CELL}{family.name}", apart_on_cell)
         for form in forms(family):
@@ -124,6 +123,11 @@ def derive() -> str:
             recording.name(decayed_name(ACCEPTED, form, family), at_entering)
         print(f"derived {family.name}", file=sys.stderr)  # noqa: T201 - progress of a script
     return tools.prover.recording.text()
+
+
+def _from_inexact_moments(tools: Toolbox, stated: Statement) -> list[Proved]:
+    """One later update; the statement is its own, since its symbols are added to those of the first."""
+    return derive_inexact(tools, stated, inexact(stated))
 
 
 def _accepted(tools: Toolbox, stated: Statement, shown: Sequence[Proved], compared: Proved) -> list[Proved]:

@@ -29,7 +29,7 @@ def test_certificates_alone_are_replayed_and_counted() -> None:
     assert sum(kinds.values()) == int(counted[0])
     assert kinds["lemmas"] == lemmas
     of_every_model = [kind for kind, number in kinds.items() if number == models]
-    assert {"bounds over the reals", "theorems of both", "theorems of a dropped cell"} <= set(of_every_model)
+    assert {"theorems of a dropped cell", "theorems of an inexact start"} <= set(of_every_model)
 
 
 @pytest.mark.usefixtures("one_certificate")

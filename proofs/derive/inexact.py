@@ -121,14 +121,14 @@ class _Inexact:
             c.by(f"{root}*b*{root}*b == beta2*{value} + c*ag*ag", roots[root], *defined, hints=_SUBSTITUTED)
         c.collect("0 <= r*c*ag*ag", {"r": "0 <= r", "c": "0 < c", "g": "0 <= ag"}, ["r c g g"])
         c.use(tools.scaled_magnitude, x="v - V", a="r*V + E", c="beta2")
-        near = (
+        known = (
             "abs((v - V)*beta2) <= (r*V + E)*beta2",
             "S*b*S*b == beta2*V + c*ag*ag",
             "St*b*St*b == beta2*v + c*ag*ag",
             "0 <= r*c*ag*ag",
         )
         goal = "abs(St*b*St*b - S*b*S*b) <= r*(S*b)*(S*b) + beta2*E"
-        c.by(goal, *near, hints=Hints(ladder=((1, 99, 0), (1, 99, 1), (1, 99, 2))))
+        c.by(goal, *known, hints=Hints(ladder=((1, 99, 0), (1, 99, 1), (1, 99, 2))))
         c.use(tools.lemmas("square_root_error"), y="St*b*St*b", s="St*b", S="S*b", k="r", E="beta2*E", e="e")
         c.names["half"] = c.poly("r/2 + r*r/2")
         c.by("0 <= t", "0 <= e", "0 < b", "t*b == e")

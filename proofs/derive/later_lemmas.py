@@ -48,8 +48,8 @@ def _share_of_sequence_grows(c: Context) -> None:
     signs = {"W": "0 <= W", "b": "0 <= b", "S": "0 <= S", "q": "0 <= q", "R": "0 <= R", "c": "0 <= c", "g": "0 <= g*g"}
     c.collect("0 <= W*b*S", signs, ["W b S"])
     c.collect("0 <= q*R*c*g*g", signs, ["q R c g"])
-    facts = ("0 <= p", "0 <= r", "y*y <= p*r")
-    mean = lemma("2*y <= p + r", *facts, hints=Hints(ladder=((2, 2, 0),), squares=(poly("p - r"),)))
+    signs_of_mean = ("0 <= p", "0 <= r", "y*y <= p*r")
+    mean = lemma("2*y <= p + r", *signs_of_mean, hints=Hints(ladder=((2, 2, 0),), squares=(poly("p - r"),)))
     c.use(mean, y="a*w*x*g", p="W*b*S", r="q*R*c*g*g")
     c.use(scaled, x="x*x", y="R*S", k="a")
     c.use(one, p="q*b", s="a*a", z="R*S")

@@ -1,0 +1,20 @@
+"""Mutation testing can fail: it needs the tests to pass without a mutant, and sees one that changes nothing survive."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from pathlib import Path
+from tests.meta.mutation import mutants_of, survives, unchanged
+path = Path("reference/guard/slopes.py")
+print(survives(unchanged(path)), survives(next(one for one in mutants_of(path) if one.change == {change!r})))
+"""
+
+
+def test_a_module_as_it_is_survives_and_a_changed_one_does_not() -> None:
+    """In a process of its own: the mutants are forks of one that has not imported this project."""
+    program = PROGRAM.format(change="mul to add")
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert ran.stdout.split() == ["True", "False"], ran.stdout + ran.stderr

@@ -27,6 +27,7 @@ GENERATED = {
     "peers.md": "gmc peers",
     "requirements.md": "gmc requirements --markdown",
     "seeded-bugs.md": "python -m tests.meta.table",
+    "trade.md": "make trade",
     "trajectory.md": "gmc trajectory",
     "trusted-base.md": "gmc prove --trusted-base",
 }
@@ -110,6 +111,33 @@ def test_the_page_about_parts_is_what_the_program_would_write() -> None:
     assert shape(written) == shape(now), "make parts"
 
 
+def test_the_page_about_bits_and_tolerances_is_what_the_program_would_write(tmp_path: Path) -> None:
+    trade = benchmark("trade")
+    points = [
+        trade.Point(state, codec, grid, str(horizon), tolerance, 17.25, 0.0125)
+        for state, codec, grid, horizon, tolerance in trade.wanted()
+    ]
+    facts = {"command": "make trade", "platform": "torch 2.13, CPU capability AVX2"}
+    numbers = {"coordinates": 1, "tensors": 1, "early": 20.0, "middle": 400.0, "late": 100_000}
+
+    written = (DOCS / "trade.md").read_text(encoding="utf-8")
+
+    assert shape(written) == shape(trade.page(points, facts | numbers)), "make trade"
+    trade.draw(points, tmp_path / "trade.png")
+    assert (tmp_path / "trade.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_points_that_are_there_are_not_measured_again(tmp_path: Path) -> None:
+    trade, store = benchmark("trade"), tmp_path / "points.json"
+    points = [
+        trade.Point(state, codec, grid, str(horizon), tolerance, 1.0, 0.0)
+        for state, codec, grid, horizon, tolerance in trade.wanted()
+    ]
+    assert len(points) == len({point[:5] for point in points}) > 140
+    assert trade.measured({}, points, store, 0.0)
+    assert not trade.measured({}, points[1:], store, 0.0)
+
+
 def test_a_changed_page_would_be_found() -> None:
     written = (DOCS / "trajectory.md").read_text(encoding="utf-8")
     assert shape(written) != shape(written.replace("What follows is no guarantee", "What follows is a guarantee"))
@@ -120,4 +148,4 @@ def test_the_figures_that_take_long_have_a_target() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nfigures: ")[2].partition("\n\n")[0]
     for name in ("benchmark.md", "large-state.md", "other-implementations.md", "peers.md"):
         assert f"docs/{name}" in recipe
-    assert recipe.startswith("trajectory parts")
+    assert recipe.startswith("trajectory parts trade")

@@ -16,14 +16,17 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from guarded_moments.oracle.conformance.backend import Grids
+from guarded_moments.oracle.conformance.backend import Grids, RatioGrid
+from guarded_moments.oracle.conformance.encode import nearest_codes
 from guarded_moments.oracle.conformance.inputs import GRIDS
+from guarded_moments.oracle.conformance.ratio import RATIO_GRIDS, roots_and_levels
 from guarded_moments.oracle.conformance.scenes import Scene
 from guarded_moments.oracle.exhaustive import CompiledTrajectories
 from guarded_moments.oracle.worst_case import Certainty
 from guarded_moments.oracle.worst_case.supremum import worst_cases
 from guarded_moments.reference.codecs import LogGrid
-from guarded_moments.reference.floats import LARGEST_FINITE_BITS, bits_of, from_bits
+from guarded_moments.reference.codecs.ratio_ranges import LARGEST_MULTIPLE
+from guarded_moments.reference.floats import LARGEST_FINITE_BITS, bits_of, from_bits, round_to_binary32
 from guarded_moments.reference.guard import GuardConstants
 from guarded_moments.reference.guard.search import States
 
@@ -82,6 +85,26 @@ def first_moments(of: Grids) -> st.SearchStrategy[float]:
 def second_moments(of: Grids) -> st.SearchStrategy[float]:
     """Values of `v`, finite and not negative: near levels of a grid and anywhere, zero."""
     return st.one_of(near_levels(of.v), binary32(finite=True, signs=False), st.just(0.0))
+
+
+def ratio_grids() -> st.SearchStrategy[RatioGrid]:
+    """Grids and steps of `ratio8`: the usual, odd bounds, whole octaves, where there are ties, and both ends."""
+    return st.sampled_from(RATIO_GRIDS)
+
+
+@st.composite
+def ratio_states(draw: st.DrawFn, of: RatioGrid) -> tuple[float, float]:
+    """A pair of moments for `ratio8`, `v` positive: `m` on a multiple of its unit, half way between two, or an ulp off.
+
+    Args:
+        draw: of hypothesis.
+        of: whose levels `v` is near; its unit is the step times the root of the level that `v` becomes.
+    """
+    v = draw(near_levels(of.v))
+    root = float(roots_and_levels(of.v)[0][int(nearest_codes("v", of.v, torch.tensor([v])))])
+    halves, off = draw(st.integers(1, 2 * LARGEST_MULTIPLE + 3)), draw(st.integers(-1, 1))
+    m = from_bits(bits_of(round_to_binary32(halves / 2 * of.step * root)) + off)
+    return draw(st.sampled_from((m, -m, 0.0, -0.0))), v
 
 
 @st.composite

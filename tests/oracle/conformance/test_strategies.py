@@ -11,7 +11,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from tests.meta.ratio_bugs import TiesOfMultiplesUp
 
+from guarded_moments.oracle.conformance import ReferenceBackend
+from guarded_moments.oracle.conformance.ratio import RATIO_GRIDS, nearest_pairs, roots_and_levels
 from guarded_moments.oracle.conformance.strategies import (
     SIZES,
     AtTolerance,
@@ -22,6 +25,8 @@ from guarded_moments.oracle.conformance.strategies import (
     grids,
     moments,
     near_levels,
+    ratio_grids,
+    ratio_states,
     second_moments,
     tensors,
 )
@@ -63,6 +68,30 @@ def test_values_near_levels_are_near_levels(data: st.DataObject) -> None:
     value = data.draw(near_levels(grid))
     half = round(2 * (math.log2(value) - grid.low) / grid.step)
     assert abs(bits_of(value) - bits_of(2.0 ** grid.exponent(half / 2))) <= 2, hex_of(value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_states_of_ratios_are_near_multiples_and_the_reference_takes_the_nearest(data: st.DataObject) -> None:
+    grid = data.draw(ratio_grids())
+    m, v = data.draw(ratio_states(grid))
+    pair = torch.tensor([m]), torch.tensor([v])
+    assert [x.tolist() for x in ReferenceBackend().encode_ratio(*pair, grid)] == [
+        x.tolist() for x in nearest_pairs(*pair, grid)
+    ], f"m = {hex_of(m)}, v = {hex_of(v)}, {grid}"
+    root = roots_and_levels(grid.v)[0][int(nearest_pairs(*pair, grid).v)]
+    halves = abs(m) / (grid.step * float(root)) * 2
+    assert halves == pytest.approx(round(halves), rel=2e-7)
+
+
+def test_a_codec_of_ratios_that_breaks_ties_upward_is_found() -> None:
+    grid = RATIO_GRIDS[2]
+
+    def differs(pair: tuple[float, float]) -> bool:
+        m, v = torch.tensor([pair[0]]), torch.tensor([pair[1]])
+        return not torch.equal(TiesOfMultiplesUp().encode_ratio(m, v, grid).m, nearest_pairs(m, v, grid).m)
+
+    find(ratio_states(grid), differs, settings=UNSHRUNK)
 
 
 @given(st.data())

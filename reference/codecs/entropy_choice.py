@@ -12,6 +12,7 @@ the decoded values.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -109,6 +110,14 @@ def _steps(sample: Sample, guard: Guard) -> tuple[float, float]:
     return step, pitch
 
 
+class _Counted(NamedTuple):
+    """Numbers as far as they are counted."""
+
+    sample: Tensor  #: int64
+    low: int  #: of all of them
+    high: int
+
+
 class _Numbers:
     """A tensor's multiples and levels, as far as the guard speaks about them; good enough to count."""
 
@@ -127,14 +136,20 @@ class _Numbers:
         count = row * max(1, _STRETCH // row)
         return [slice(begin, begin + count) for begin in range(0, len(self._v), count)]
 
-    def multiples(self) -> Tensor:
-        """Those of all first moments: int64."""
+    def multiples(self) -> _Counted:
+        """Those of all first moments."""
         found = []
         for part in self._parts():
             m, v = self._m[part], self._v[part]
             there = (v > 0) & in_domain(m, v)
-            found.append((m[there].double() / (self._step * v[there].double().sqrt())).round().long())
-        return torch.cat([*found, torch.empty(0, dtype=torch.int64)])
+            found.append(self._counted((m[there].double() / (self._step * v[there].double().sqrt())).round()))
+        return _together(found)
+
+    def _counted(self, numbers: Tensor) -> _Counted:
+        if not len(numbers):
+            return _Counted(torch.empty(0, dtype=torch.int64), 0, 0)
+        sample = numbers[:: -(-len(self._v) // _COUNTED)].long()
+        return _Counted(sample, int(numbers.min()), int(numbers.max()))
 
     def by_rows(self, row: int) -> tuple[int, Tensor, Tensor]:
         """The unit, and what each row and each column says beyond the mean of all."""
@@ -153,8 +168,8 @@ class _Numbers:
         rows, columns = ((x / unit).round().to(torch.int8) for x in (rows, columns))
         return unit, rows, columns
 
-    def levels(self, unit: int = 1, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor:
-        """Those of all second moments, less what rows and columns say: int64."""
+    def levels(self, unit: int = 1, rows: Tensor | None = None, columns: Tensor | None = None) -> _Counted:
+        """Those of all second moments, less what rows and columns say."""
         row = 1 if columns is None else len(columns)
         found, done = [], 0
         for part in self._parts(row):
@@ -163,8 +178,16 @@ class _Numbers:
                 own = rows[done : done + len(number)].double().unsqueeze(1)
                 number -= unit * (own + columns.double())
                 done += len(number)
-            found.append(number[there].long())
-        return torch.cat([*found, torch.empty(0, dtype=torch.int64)])
+            found.append(self._counted(number[there]))
+        return _together(found)
+
+
+def _together(parts: Sequence[_Counted]) -> _Counted:
+    there = [part for part in parts if len(part.sample)]
+    if not there:
+        return _Counted(torch.empty(0, dtype=torch.int64), 0, 0)
+    sample = torch.cat([part.sample for part in there])
+    return _Counted(sample, min(part.low for part in there), max(part.high for part in there))
 
 
 class _Window(NamedTuple):
@@ -175,17 +198,16 @@ class _Window(NamedTuple):
     middle: int  #: the number at the center
 
 
-def _window(numbers: Tensor, *, centred: bool = False) -> _Window:
+def _window(numbers: _Counted, *, centred: bool = False) -> _Window:
     """The cheapest; around zero where `centred`."""
-    if not len(numbers):
+    counted, low, high = numbers
+    if not len(counted):
         return _Window(1.0, 0, 0)
-    ends = int(numbers.min()), int(numbers.max())
-    counted = numbers[:: -(-len(numbers) // _COUNTED)]
     median = int(counted.median())
     best = _Window(float("inf"), 0, 0)
     for low_bits in range(MOST_LOW_BITS + 1):
         half = center(low_bits)
-        middle = 0 if centred else sum(ends) // 2 if ends[1] - ends[0] < 2 * half - 1 else median
+        middle = 0 if centred else (low + high) // 2 if high - low < 2 * half - 1 else median
         codes = counted - middle + half
         inside = (codes > 0) & (codes < 2 * half)
         share = (codes[inside] >> low_bits).bincount(minlength=_LEADING).double() / len(codes)

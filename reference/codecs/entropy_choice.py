@@ -36,6 +36,7 @@ _LARGEST_OFFSET = 127
 #: Steps that are tried first, both alike, by their logarithms; then both by ever smaller moves.
 _FIRST_STEPS = range(-30, 8)
 _MOVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
+_COARSE, _COARSE_ABOVE = 8, 0.2  #: every eighth coordinate shows the way while moves are larger
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, -1), (-1, 1))
 _STRETCH = 1 << 18  #: coordinates that are worked on at a time
 _COUNTED = 1 << 16  #: coordinates by which low bits are chosen
@@ -86,24 +87,26 @@ def choose(m: Tensor, v: Tensor, guard: Guard, row: int | None) -> Choice:
 
 def _steps(sample: Sample, guard: Guard) -> tuple[float, float]:
     """The logarithms of the best steps: of the ratio, and of the second moment in octaves."""
-    m, v = sample.states()
-    ratio, octaves = m.double() / v.double().sqrt(), v.double().log2()
+    moments = sample.states()
+    octaves = moments[1].double().log2()
 
-    def cost(step: float, pitch: float) -> float:
-        v_hat = torch.exp2((octaves / 2.0**pitch).round() * 2.0**pitch)
+    def cost(step: float, pitch: float, every: int) -> float:
+        m, v = (x[::every] for x in moments)
+        v_hat = torch.exp2((octaves[::every] / 2.0**pitch).round() * 2.0**pitch)
         unit = 2.0**step * v_hat.sqrt()
-        m_hat = ((ratio * v.double().sqrt() / unit).round() * unit).float()
+        m_hat = ((m.double() / unit).round() * unit).float()
         rejected = int((~guard(m, v, m_hat, v_hat.float())).sum())
-        return PAIR_BITS * rejected / max(1, len(m)) - step - pitch
+        return PAIR_BITS * rejected / len(m) - step - pitch
 
-    if not len(m):
+    if not len(octaves):
         return 0.0, 0.0
-    best, step, pitch = min((cost(float(x), float(x)), float(x), float(x)) for x in _FIRST_STEPS)
+    step, pitch = min(((float(x), float(x)) for x in _FIRST_STEPS), key=lambda pair: cost(*pair, _COARSE))
     for move in _MOVES:
-        better = True
+        every = _COARSE if move > _COARSE_ABOVE else 1
+        best, better = cost(step, pitch, every), True
         while better:
             tried = ((step + move * x, pitch + move * y) for x, y in _DIRECTIONS)
-            found = min((cost(*trial), *trial) for trial in tried)
+            found = min((cost(*trial, every), *trial) for trial in tried)
             better = found[0] < best and max(found[1:]) <= _FIRST_STEPS[-1]
             if better:
                 best, step, pitch = found

@@ -100,7 +100,7 @@ def _steps(sample: Sample, guard: Guard) -> tuple[float, float]:
 
     if not len(octaves):
         return 0.0, 0.0
-    step, pitch = min(((float(x), float(x)) for x in _FIRST_STEPS), key=lambda pair: cost(*pair, _COARSE))
+    step, pitch = min(((float(x), float(x)) for x in _FIRST_STEPS), key=lambda pair: cost(pair[0], pair[1], _COARSE))
     for move in _MOVES:
         every = _COARSE if move > _COARSE_ABOVE else 1
         best, better = cost(step, pitch, every), True

@@ -142,7 +142,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         here = [point for point in points if (point.state, point.horizon) == (state, str(Horizon.FIRST))]
         for number, name in enumerate(dict.fromkeys(point.coding for point in here)):
             line = sorted((point.tolerance, point.bits) for point in here if point.coding == name)
-            axes.plot(*zip(*line, strict=True), "os^vD*ph"[number], linestyle="-", markersize=5, label=name)
+            axes.plot(*zip(*line, strict=True), "os^vD*phX"[number], linestyle="-", markersize=5, label=name)
         axes.set_xscale("log")
         axes.set_title(state)
         axes.set_xlabel("tolerance tau, in learning rates")

@@ -144,6 +144,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
             line = sorted((point.tolerance, point.bits) for point in here if point.coding == name)
             axes.plot(*zip(*line, strict=True), "os^vD*phX"[number], linestyle="-", markersize=5, label=name)
         axes.set_xscale("log")
+        axes.set_xticks(TOLERANCES, [f"{tau:g}" for tau in TOLERANCES])
+        axes.minorticks_off()
         axes.set_title(state)
         axes.set_xlabel("tolerance tau, in learning rates")
         axes.set_ylim(0, _NATIVE)
@@ -170,6 +172,8 @@ def main(checkpoint: Path, early: Path, points: Path, seconds: float, output: Pa
     if not measured(states, found, points, seconds):
         click.echo("stopped: the same command goes on")
         return
+    order = [(*key[:3], str(key[3]), key[4]) for key in wanted()]
+    found = sorted((point for point in found if point[:5] in order), key=lambda point: order.index(point[:5]))
     if output is not None:
         parameters = middle["state"].values()
         facts = {

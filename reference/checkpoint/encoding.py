@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.adam import Scalars
+from guarded_moments.reference.checkpoint.alternatives import take_alternatives
 from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_memory_order
 from guarded_moments.reference.checkpoint.state import GuardedTensor, digest_of
 from guarded_moments.reference.claim import Claim
@@ -285,12 +286,7 @@ def judge_block(
     states = States(m, v, *codec.decode(*codes, start))
     usable = covered & ~codec.escaped(*codes)
     accepted = usable & closed_form_guard(constants, *states)
-    for tried in codec.alternatives(codes):
-        open_to = (usable & ~accepted).nonzero().flatten()
-        other = States(m, v, *codec.decode(*tried, start)).select(open_to)
-        better = open_to[closed_form_guard(constants, *other)]
-        accepted[better] = True
-        codes.m[better], codes.v[better] = tried.m[better], tried.v[better]
+    accepted |= take_alternatives(codec, constants, m, v, codes, usable & ~accepted, start)
     return Judged(codes, states, usable, accepted)
 
 

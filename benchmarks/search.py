@@ -24,8 +24,9 @@ from guarded_moments.reference.adam import Scalars, StepOptions
 from guarded_moments.reference.checkpoint.encoding import constants_of, scalars_of
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order
 from guarded_moments.reference.guard import GuardConstants, closed_form_guard
+from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.exact import exact_guard, search
-from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.implementations import implementation_for, platform_description
 from guarded_moments.reference.op_models import OpModel
 from timing import interleaved, table

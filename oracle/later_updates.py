@@ -16,7 +16,8 @@ from torch import Tensor
 
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.horizon import Run
 from guarded_moments.reference.op_models import OpModel
 

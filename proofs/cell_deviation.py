@@ -21,10 +21,11 @@ from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.cells import CellStatement, places_of_cell
 from guarded_moments.proofs.claims import parse_claim
 from guarded_moments.proofs.cleared import SIZE, instance
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.evaluation import EXACT, HELD, INFLATION, ONE, Binary64Arithmetic, T, binary64_hypotheses
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import Statement, normalised
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.proofs.symbolic import ExactArithmetic
 from guarded_moments.reference.guard.cell_slack import deviation_roundings, make_deviation_upper
 from guarded_moments.reference.guard.cells import make_terms
 from guarded_moments.reference.guard.constants import GuardConstants

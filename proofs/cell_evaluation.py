@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.cells import CellStatement, cell_by_ends, cell_by_slopes, places_of_cell
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.evaluation import HELD, MU, Binary64Arithmetic, binary64_hypotheses
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import normalised
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.proofs.symbolic import ExactArithmetic
 from guarded_moments.reference.floats import BINARY64
 from guarded_moments.reference.guard.cells import make_end, make_lowers, make_terms, make_uppers
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers

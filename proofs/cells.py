@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.claims import parse_claim
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import normalised
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.proofs.symbolic import ExactArithmetic
 from guarded_moments.reference.guard.cells import End, Terms, make_end, make_roots, make_terms, make_uppers
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers

@@ -5,9 +5,10 @@ the statements that `reference`'s own source makes of itself.  A theorem may use
 besides, and must conclude the same atoms.
 
 Claimed: `CheckedClaim.problem` is None only for a claim that the kernel has a theorem of.  Trusted: the modules
-imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `symbolic`, `statement`,
-`nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared`, `cell_deviation`, `cover`, `decay` and `later` for what
-is stated), Python and its `fractions` and `json`.  No solver is among them; an import contract keeps it so.
+imported here (`kernel`, `replay`, `atoms`, `polynomials` for truth; `claims`, `lemma`, `definitions`, `symbolic`,
+`statement`, `nearest`, `evaluation`, `cells`, `cell_evaluation`, `cleared`, `cell_deviation`, `cover`, `decay` and
+`later` for what is stated), Python and its `fractions` and `json`.  No solver is among them; an import contract keeps
+it so.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias, final
 
 from guarded_moments.proofs.atoms import Atom, Relation
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import normalised
-from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.guard.cut import make_cut
 
 LOW, HIGH = Polynomial.variable("low"), Polynomial.variable("high")

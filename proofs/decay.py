@@ -20,9 +20,10 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from guarded_moments.proofs.atoms import Atom
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import Family, Statement, normalised, scalars_of
-from guarded_moments.proofs.symbolic import Definitions, RoundedArithmetic
+from guarded_moments.proofs.symbolic import RoundedArithmetic
 from guarded_moments.reference.adam import Decay, make_effective_gradient, make_shrunk
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 from guarded_moments.reference.op_models import OpModel

@@ -18,9 +18,10 @@ from fractions import Fraction
 from typing import NamedTuple, final
 
 from guarded_moments.proofs.atoms import Atom, Relation
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, STATE, Statement, normalised
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.proofs.symbolic import ExactArithmetic
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
 from guarded_moments.reference.guard.constants import GuardConstants, counted_constants

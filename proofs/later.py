@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.claims import parse_claim, parse_polynomial
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import RECOVERED, Statement, normalised
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic, Symbol, as_number, polynomial_of
+from guarded_moments.proofs.symbolic import ExactArithmetic, Symbol, as_number, polynomial_of
 from guarded_moments.reference.guard.constants import GuardConstants
 from guarded_moments.reference.guard.slack import UpdateError
 from guarded_moments.reference.horizon.carrying import (

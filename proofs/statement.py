@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.claims import parse_claim
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.symbolic import (
-    Definitions,
     ExactArithmetic,
     RoundedArithmetic,
     Rounding,

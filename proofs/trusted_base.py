@@ -140,7 +140,7 @@ NOT_COVERED = (
 _ABSENT = "not installed"
 _TRUTH = ("kernel", "polynomials", "atoms", "replay")
 _STATEMENTS = (
-    *("claims", "lemma", "symbolic", "statement", "nearest", "evaluation"),
+    *("claims", "lemma", "definitions", "symbolic", "statement", "nearest", "evaluation"),
     *("cells", "cell_evaluation", "cleared", "cell_deviation", "cover", "decay", "later", "check"),
 )
 

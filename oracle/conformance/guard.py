@@ -43,7 +43,8 @@ from guarded_moments.reference.codecs import LogGrid
 from guarded_moments.reference.codecs.log8 import M_LEVELS, V_LEVELS
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import closed_form_guard, in_domain
-from guarded_moments.reference.guard.search import States, enclose, slack_of
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States, slack_of
 from guarded_moments.reference.op_models import OpModel
 
 _LINES = 400  #: of each kind of native state, a scene

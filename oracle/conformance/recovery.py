@@ -28,7 +28,8 @@ from guarded_moments.reference.claim import Claim, GradientBound, Tolerance
 from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States
 from guarded_moments.reference.implementations import Implementation, implementation_for
 
 #: Of the search for each worst gradient: what it then has not found is not found here.

@@ -17,7 +17,8 @@ from guarded_moments.oracle.conformance.shrink import complexity
 from guarded_moments.oracle.conformance.traces import two_updates
 from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.floats import hex_of
-from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States
 
 _COUNT = 1 << 14
 _OF_UPDATES = 1 << 12

@@ -25,7 +25,8 @@ from guarded_moments.reference.checkpoint.optimizer_state import Parameter, in_m
 from guarded_moments.reference.checkpoint.state import GuardedState, GuardedTensor
 from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.guard import in_domain
-from guarded_moments.reference.guard.search import States, enclose, largest_gradient
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States, largest_gradient
 from guarded_moments.reference.implementations import implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals
 

@@ -11,7 +11,8 @@ import torch
 from guarded_moments.oracle.report.followed import Followed, Stretch
 from guarded_moments.oracle.worst_case.decision import BLOCK, survivors
 from guarded_moments.reference.checkpoint.state import GuardedTensor
-from guarded_moments.reference.guard.search import CellBounds, enclose, first_partition
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import CellBounds, first_partition
 
 LISTED = 10
 GAP = 1e-4  #: relative

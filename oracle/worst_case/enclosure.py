@@ -27,7 +27,8 @@ from guarded_moments.reference.guard.cell_slack import deviation_inflation, make
 from guarded_moments.reference.guard.cells import End, make_terms, make_uppers, make_value
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
 from guarded_moments.reference.guard.cut import FIRST_ENDS, make_cut, make_first_end, make_scale
-from guarded_moments.reference.guard.search import CellBounds, Enclosure, States, largest_gradient, rounded_outward
+from guarded_moments.reference.guard.enclosure import Enclosure, rounded_outward
+from guarded_moments.reference.guard.search import CellBounds, States, largest_gradient
 from guarded_moments.reference.guard.slopes import Point, make_point, make_slope_uppers
 
 #: Cells of one coordinate after which its enclosure is left as wide as it is.

@@ -16,8 +16,9 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.oracle.worst_case.decision import BLOCK, survivors
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.exact import search
-from guarded_moments.reference.guard.search import CellBounds, Outcome, States, enclose, first_partition, slack_of
+from guarded_moments.reference.guard.search import CellBounds, Outcome, States, first_partition, slack_of
 
 
 class Worst(NamedTuple):

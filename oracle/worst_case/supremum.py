@@ -26,7 +26,8 @@ from guarded_moments.reference.errors import InvalidClaimError
 from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.claim_constants import guard_constants
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import Enclosure, States, largest_gradient, slack_of
+from guarded_moments.reference.guard.enclosure import Enclosure
+from guarded_moments.reference.guard.search import States, largest_gradient, slack_of
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import Implementation, implementation_named
 from guarded_moments.reference.platform import one_torch_thread, require_subnormals

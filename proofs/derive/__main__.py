@@ -34,6 +34,7 @@ from guarded_moments.proofs.check import (
 from guarded_moments.proofs.cleared import row, searched
 from guarded_moments.proofs.cover import cut, path_name, paths
 from guarded_moments.proofs.decay import entering_and_kept, forms
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.derive.amsgrad import FirstUpdateWithAmsgrad
 from guarded_moments.proofs.derive.cell_by_ends import derive_by_ends
 from guarded_moments.proofs.derive.cell_by_slopes import derive_by_slopes
@@ -43,7 +44,7 @@ from guarded_moments.proofs.derive.cell_value import derive_evaluated_at_gradien
 from guarded_moments.proofs.derive.cleared import derive_cleared, derive_row, derive_searched
 from guarded_moments.proofs.derive.context import Prover
 from guarded_moments.proofs.derive.cover import derive_cut
-from guarded_moments.proofs.derive.evaluation import derive_evaluation
+from guarded_moments.proofs.derive.deviation_bound import derive_evaluation
 from guarded_moments.proofs.derive.every_update import derive_every
 from guarded_moments.proofs.derive.first_update import FirstUpdate
 from guarded_moments.proofs.derive.inexact import derive_inexact
@@ -54,7 +55,6 @@ from guarded_moments.proofs.later import every, inexact
 from guarded_moments.proofs.nearest import NEAREST
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.statement import Statement, families, statement
-from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.guard.constants import GuardConstants
 
 

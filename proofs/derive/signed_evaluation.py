@@ -13,6 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.derive.context import Context, DerivationError, at_least
 from guarded_moments.proofs.derive.evaluation import EvaluationArithmetic, Pair
 from guarded_moments.proofs.derive.toolbox import Toolbox
@@ -20,7 +21,6 @@ from guarded_moments.proofs.evaluation import MU, ONE, ZERO, T
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
-from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.floats import BINARY64
 
 _MOST = f"mu <= 2**-{BINARY64.precision}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.derive.context import Context, Stated
 from guarded_moments.proofs.derive.toolbox import Toolbox
 from guarded_moments.proofs.later import CAPS
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
 from guarded_moments.proofs.search import Hints
-from guarded_moments.proofs.symbolic import Definitions, ExactArithmetic
+from guarded_moments.proofs.symbolic import ExactArithmetic
 from guarded_moments.reference.guard.closed_form import make_bound_terms
 from guarded_moments.reference.guard.constants import GuardConstants
 

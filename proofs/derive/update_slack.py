@@ -9,11 +9,11 @@ all gradients `Hm` is `H` at `g = 0` and `z` is 1; on a cell both come from its 
 from __future__ import annotations
 
 from guarded_moments.proofs.atoms import Atom, Relation
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.derive.carrying import POWERS, ZERO, Carrying
 from guarded_moments.proofs.derive.context import Stated, at_least
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
-from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.guard.slack import UpdateError
 from guarded_moments.reference.op_models import Update
 

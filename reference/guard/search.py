@@ -1,11 +1,9 @@
-"""Branch and bound over gradients, vectorised over coordinates: which coordinates are safe, and where the worst lies.
+"""Branch and bound over gradients, vectorised over coordinates: which coordinates are safe.
 
 Cells are ranges of binary32 magnitudes, so that every gradient of the claim is in some cell.  A cell is dropped when
-its upper bound is below a cutoff, and split otherwise.  Two searches use it:
-
-* the oracle's decision (`oracle.worst_case`): the cutoff is `allowance`, what the tolerance leaves after the rounding
-  slack of both trajectories.  A coordinate with no cell left is safe; the rest is decided by the bit-exact op model.
-* `enclose`: the cutoff is a little above the best value seen, which yields a lower and an upper end for the supremum.
+its upper bound is below a cutoff, and split otherwise.  Here the cutoff is `allowance`, what the tolerance leaves after
+the rounding slack of both trajectories: a coordinate with no cell left is safe, and the oracle asks the bit-exact op
+model about the rest (`oracle.worst_case`).  `enclosure` uses the same cells with another cutoff.
 
 Claimed: a dropped cell holds no gradient above its cutoff.  Every loop has a budget; what it leaves is said.
 """
@@ -247,81 +245,3 @@ def split(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
     plus, minus = bounds.value(end, cells.coordinate)
     halves = Cells.joined(cells._replace(high=end), cells._replace(low=end))
     return halves, torch.maximum(plus, minus), torch.where(plus >= minus, middle, -middle)
-
-
-class Enclosure(NamedTuple):
-    """What is known of each coordinate's supremum of `step*|N|`, in units of the parameter; float64 (n,)."""
-
-    lower: Tensor  #: rounded down, at least 0
-    upper: Tensor  #: rounded up
-    gradient: Tensor  #: where `lower` is attained, signed
-
-
-def enclose(
-    constants: GuardConstants[float],
-    states: States,
-    *,
-    relative_gap: float = 1e-4,
-    ignore_below: float = 0.0,
-    rounds: int = 200,
-) -> Enclosure:
-    """Enclose the supremum of the real-arithmetic deviation over all gradients of the claim.
-
-    Args:
-        constants: of the tensor.
-        states: coordinates in the guard's domain.
-        relative_gap: stop where the upper end is at most this share above the lower.
-        ignore_below: coordinates whose supremum is at most this (units of the parameter) are not refined.
-        rounds: how often cells may be halved; what is left then is in the upper end.
-    """
-    bounds = CellBounds(constants, states)
-    floor = ignore_below / constants.step
-
-    def cutoff(best: Tensor) -> Tensor:
-        return (best * (1 + relative_gap)).clamp(min=floor)
-
-    cells, best, gradient = first_partition(constants, bounds, cutoff)
-    unsplit = torch.zeros_like(best)  # bounds of cells between neighbours
-    for _ in range(rounds):
-        whole = cells.floats_inside <= 1
-        ended = cells.select(whole)
-        unsplit = unsplit.scatter_reduce(
-            0, ended.coordinate, bounds.upper(ended.low, ended.high, ended.coordinate), "amax"
-        )
-        cells = cells.select(~whole)
-        if cells.coordinate.numel() == 0:
-            break
-        parents = cells.coordinate
-        cells, values, at = split(bounds, cells)
-        best, gradient = _improve(best, gradient, parents, values, at)
-        cells = cells.select(bounds.upper(cells.low, cells.high, cells.coordinate) > cutoff(best)[cells.coordinate])
-    # Cutoffs only grow: whatever was dropped earlier is below the last one too.
-    upper = torch.maximum(cutoff(best), unsplit)
-    if cells.coordinate.numel():
-        left = bounds.upper(cells.low, cells.high, cells.coordinate)
-        upper = upper.scatter_reduce(0, cells.coordinate, left, "amax")
-    return rounded_outward(constants, bounds, upper, gradient)
-
-
-def rounded_outward(constants: GuardConstants[float], bounds: CellBounds, upper: Tensor, gradient: Tensor) -> Enclosure:
-    """The enclosure in units of the parameter, the roundings of its ends included.
-
-    Args:
-        constants: of the tensor; the step size is a value of the op model's format, and held exactly.
-        bounds: of the coordinates.
-        upper: at least the supremum of each coordinate's `|N|`, float64 (n,).
-        gradient: where the lower end is taken, signed, float64 (n,).
-    """
-    infinity, zero = torch.tensor(torch.inf, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
-    lower = torch.nextafter(bounds.least(gradient) * constants.step, -infinity)
-    outward = torch.where(upper > 0, torch.nextafter(upper * constants.step, infinity), zero)  # nothing times it is 0
-    return Enclosure(lower.clamp_(min=zero), outward, gradient)
-
-
-def _improve(best: Tensor, gradient: Tensor, index: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """The larger of what was best and the new values, with the gradient that attains it."""
-    improved = best.scatter_reduce(0, index, values, "amax")
-    attains = values >= improved[index]
-    gradient = gradient.clone()
-    gradient[index[attains]] = at[attains]
-    return improved, gradient

@@ -13,7 +13,8 @@ from guarded_moments.oracle.conformance import ReferenceBackend
 from guarded_moments.reference.adam import Jit
 from guarded_moments.reference.arithmetic.protocol import OrderedArithmetic
 from guarded_moments.reference.guard import GuardConstants, closed_form, in_domain
-from guarded_moments.reference.guard.search import States, enclose
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States
 
 
 class _WithoutTerm(ReferenceBackend):

@@ -14,7 +14,8 @@ from guarded_moments.reference.checkpoint import compress
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order, parameters_of
 from guarded_moments.reference.claim import LARGEST_GRADIENT, Horizon
 from guarded_moments.reference.floats import hex_of
-from guarded_moments.reference.guard.search import States, enclose, slack_of
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States, slack_of
 from guarded_moments.reference.horizon import Run
 from guarded_moments.reference.implementations import implementation_named
 

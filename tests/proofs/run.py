@@ -8,7 +8,8 @@ import numpy as np
 from mpmath import mpf
 
 from guarded_moments.proofs import Atom, Polynomial, Relation
-from guarded_moments.proofs.symbolic import Definitions, Rounding
+from guarded_moments.proofs.definitions import Definitions
+from guarded_moments.proofs.symbolic import Rounding
 from guarded_moments.reference.floats import BINARY32
 
 PRECISION = 500

@@ -13,7 +13,7 @@ from guarded_moments.proofs import cover
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.check import CUT
 from guarded_moments.proofs.cover import Path, path_name, paths
-from guarded_moments.proofs.symbolic import Definitions
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.guard.cut import LONG, make_cut

@@ -6,10 +6,11 @@ import pytest
 
 from guarded_moments.proofs.atoms import Atom, Relation
 from guarded_moments.proofs.decay import Form, decayed, entering_and_kept, forms
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.evaluation import accepted, evaluation
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import NATIVE, Family, families, scalars_of, statement
-from guarded_moments.proofs.symbolic import Definitions, RoundedArithmetic
+from guarded_moments.proofs.symbolic import RoundedArithmetic
 from guarded_moments.reference.adam import (
     Decay,
     make_effective_gradient,

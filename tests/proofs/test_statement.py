@@ -8,9 +8,9 @@ import pytest
 from mpmath import mpf
 from tests.proofs.run import PRECISION, Run, nearest
 
+from guarded_moments.proofs.definitions import Definitions
 from guarded_moments.proofs.evaluation import Evaluation, accepted, evaluation
 from guarded_moments.proofs.statement import NATIVE, RECOVERED, Family, families, statement
-from guarded_moments.proofs.symbolic import Definitions
 from guarded_moments.reference.arithmetic.rounding_count import inflation
 from guarded_moments.reference.floats import round_up
 from guarded_moments.reference.guard.constants import GuardConstants

@@ -28,6 +28,7 @@ from guarded_moments.oracle.intervals import (
 )
 from guarded_moments.oracle.worst_case import Verdict, decide
 from guarded_moments.reference.guard import GuardConstants
+from guarded_moments.reference.guard import enclosure as guard_enclosure
 from guarded_moments.reference.guard import search as guard_search
 
 
@@ -45,7 +46,7 @@ class Findings(NamedTuple):
 
 def ask_both(tensor: Tensor, state: Coordinate, constants: GuardConstants) -> Findings:
     """The enclosures of both oracles; the search uses `constants`."""
-    search = guard_search.enclose(constants, state.states)
+    search = guard_enclosure.enclose(constants, state.states)
     gradient = search.gradient.float()
     bound = tensor.constants.gradient_bound
     return Findings(

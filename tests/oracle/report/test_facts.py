@@ -23,7 +23,7 @@ from guarded_moments.oracle.report.uncovered import gradients_above_the_bound
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict, parameters_of, read, recover
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
-from guarded_moments.reference.guard.search import enclose
+from guarded_moments.reference.guard.enclosure import enclose
 
 LR, TOLERANCE = 1e-3, 0.01
 

@@ -33,7 +33,8 @@ from guarded_moments.reference.errors import PlatformError
 from guarded_moments.reference.floats import from_bits, hex_of
 from guarded_moments.reference.guard import signed_cells
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.search import States, enclose, slack_of
+from guarded_moments.reference.guard.enclosure import enclose
+from guarded_moments.reference.guard.search import States, slack_of
 from guarded_moments.reference.guard.signed_cells import Uncleared, uncleared
 from guarded_moments.reference.implementations import capability_of_this_machine
 from guarded_moments.reference.op_models import OpModel

@@ -19,7 +19,7 @@ from tests.reference.guard.cases import (
 from guarded_moments.oracle.exhaustive import Coordinate
 from guarded_moments.oracle.worst_case.enclosure import SHORT, enclose, slivers_above
 from guarded_moments.reference.floats import bits_of, hex_of
-from guarded_moments.reference.guard import search
+from guarded_moments.reference.guard import enclosure, search
 
 _SIGN = 1 << 31
 
@@ -50,7 +50,7 @@ def test_it_agrees_with_the_search_in_torch(rng: np.random.Generator) -> None:
     for setting in settings(rng, 12):
         case = setting.case()
         states = trained_pairs(20, rng)
-        compiled, torch_found = enclose(case.constants, states), search.enclose(case.constants, states)
+        compiled, torch_found = enclose(case.constants, states), enclosure.enclose(case.constants, states)
         assert bool((compiled.lower <= torch_found.upper).all()), case.scalars
         assert bool((torch_found.lower <= compiled.upper).all()), case.scalars
 

@@ -18,9 +18,9 @@ from tests.reference.guard.cases import Setting, pairs
 from torch import Tensor
 
 from guarded_moments.oracle.exhaustive import Coordinate
-from guarded_moments.oracle.worst_case import enclosure
+from guarded_moments.oracle.worst_case import enclosure as by_slopes
 from guarded_moments.reference.adam import as_is
-from guarded_moments.reference.guard import compiled_search, search, signed_cells
+from guarded_moments.reference.guard import compiled_search, enclosure, search, signed_cells
 from guarded_moments.reference.guard.cells import End
 from guarded_moments.reference.guard.closed_form import bound_inflation
 from guarded_moments.reference.guard.constants import GuardConstants, binary64_constants
@@ -131,8 +131,8 @@ def of_the_vectorised_enclosure(
     patch: pytest.MonkeyPatch, constants: GuardConstants[float], states: States, answers: Sequence[Answers]
 ) -> list[Found]:
     """Where nothing is left between neighbours, the upper end comes from dropped cells alone."""
-    patch.setattr(search, "CellBounds", bounds_of(answers))
-    upper = search.enclose(constants, states).upper.tolist()
+    patch.setattr(enclosure, "CellBounds", bounds_of(answers))
+    upper = enclosure.enclose(constants, states).upper.tolist()
     return [one.dropped if end < math.inf else None for end, one in zip(upper, answers, strict=True)]
 
 
@@ -203,14 +203,14 @@ def of_the_compiled_search(
 
 def oracle(patch: pytest.MonkeyPatch, turn: list[Answers]) -> Any:  # noqa: ANN401 - functions that are typed by numba
     """The oracle's loops, uncompiled; no cell is too short to be split, and slopes clear none."""
-    patch.setattr(enclosure, "make_uppers", made_of(turn, pair=True))
-    patch.setattr(enclosure, "make_slope_uppers", lambda *_: lambda *_: (math.inf, math.inf))
-    patch.setattr(enclosure, "make_value", nothing)
-    patch.setattr(enclosure, "jit", as_is)
-    patch.setattr(enclosure, "numba", SimpleNamespace(njit=lambda **_: as_is))
-    patch.setattr(enclosure, "make_deviation_upper", lambda *_: lambda _k, upper, *_rest: upper)
-    patch.setattr(enclosure, "SHORT", 1)
-    return enclosure._compiled.__wrapped__()
+    patch.setattr(by_slopes, "make_uppers", made_of(turn, pair=True))
+    patch.setattr(by_slopes, "make_slope_uppers", lambda *_: lambda *_: (math.inf, math.inf))
+    patch.setattr(by_slopes, "make_value", nothing)
+    patch.setattr(by_slopes, "jit", as_is)
+    patch.setattr(by_slopes, "numba", SimpleNamespace(njit=lambda **_: as_is))
+    patch.setattr(by_slopes, "make_deviation_upper", lambda *_: lambda _k, upper, *_rest: upper)
+    patch.setattr(by_slopes, "SHORT", 1)
+    return by_slopes._compiled.__wrapped__()
 
 
 def of_an_enclosure(
@@ -285,7 +285,7 @@ def test_every_answer(loop: Loop, budget: int) -> None:
         while waiting:
             states = States(*(torch.zeros(len(waiting)) for _ in States._fields))
             with pytest.MonkeyPatch.context() as patch:
-                for module in (search, compiled_search, enclosure):
+                for module in (search, compiled_search, by_slopes):
                     patch.setattr(module, "make_scale", lambda *_, scale=scale: lambda _k, v, _v: v * 0 + scale)
                 found = loop(patch, constants, states, waiting)
             for script, cells in zip(waiting, found, strict=True):

@@ -21,11 +21,11 @@ from tests.reference.guard.cases import (
 )
 from torch import Tensor
 
+from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.search import (
     CellBounds,
     States,
     allowance,
-    enclose,
     first_partition,
     first_survivors,
     largest_gradient,

@@ -89,7 +89,9 @@ def decayed(stated: Statement, form: Form, of_updates: Stated) -> Decayed:
     shared = Definitions("decay_")
     entering, kept = entering_and_kept(stated.family, form, shared)
     values = {"g": entering}
-    hypotheses = normalised([*shared.atoms, *(atom.substitute(values) for atom in of_updates.hypotheses)])
+    about_g = frozenset(atom for atom in of_updates.hypotheses if "g" in atom.polynomial.variables)
+    at_entering = normalised([*shared.atoms, *(atom.substitute(values) for atom in about_g)])
+    hypotheses = (of_updates.hypotheses - about_g) | at_entering
     # The atoms are about U_hat - U; that of the parameters is the same polynomial, since both states keep the same.
     native, recovered = (one.update.substitute(values) for one in (stated.native, stated.recovered))
     if (kept + recovered) - (kept + native) != recovered - native:

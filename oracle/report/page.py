@@ -17,6 +17,8 @@ from guarded_moments.oracle.report.charts import HEIGHT, WIDTH, bars
 
 #: Tensors that the page lists; the JSON may have more.
 ROWS = 60
+#: Lemmas and theorems that it lists, each; likewise.
+CLAIM_ROWS = 200
 #: Characters of a name at its beginning and at its end that the page shows, where it has more; the JSON has all.
 _HEAD, _TAIL = 80, 40
 
@@ -38,7 +40,9 @@ def page(facts: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> 
     )
     environment.filters |= {"count": _count, "figure": _figure, "name": _name, "place": _place, "prose": _prose}
     template = environment.get_template("page.html.jinja")
-    return template.render(f=facts, changes=changes, bars=bars, width=WIDTH, height=HEIGHT, rows=ROWS)
+    return template.render(
+        f=facts, changes=changes, bars=bars, width=WIDTH, height=HEIGHT, rows=ROWS, claim_rows=CLAIM_ROWS
+    )
 
 
 def _source(name: str) -> str:

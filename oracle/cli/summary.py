@@ -13,6 +13,7 @@ from guarded_moments.oracle.stuck_steps import stuck_steps
 from guarded_moments.reference.checkpoint import GuardedState
 from guarded_moments.reference.checkpoint.bit_rate import native_bits
 from guarded_moments.reference.checkpoint.file_format import bytes_beside
+from guarded_moments.reference.claim import Horizon
 
 
 class Summary:
@@ -20,6 +21,8 @@ class Summary:
 
     def __init__(self) -> None:
         self._claims: set[str] = set()
+        self._not_claimed: set[str] = set()
+        self._later = False  #: whether any claim is about more than the first update
         self._lines: dict[str, None] = {}
         self._coordinates = self._tensors = self._escapes = 0
         self._reasons: Counter[str] = Counter()
@@ -28,7 +31,10 @@ class Summary:
 
     def add(self, state: GuardedState, path: Path) -> None:
         """Count one state and the file it was written to."""
-        self._claims |= {state.claim_for(tensor).sentence() for tensor in state.tensors}
+        claims = [state.claim_for(tensor) for tensor in state.tensors]
+        self._claims |= {claim.sentence() for claim in claims}
+        self._later |= state.horizon != Horizon.FIRST
+        self._not_claimed |= {claim.not_claimed() for claim in claims}
         self._lines.update(dict.fromkeys((*foreign_rates(state), *stuck_steps(state))))
         self._coordinates += state.coordinates
         self._tensors += len(state.tensors) + len(state.kept)
@@ -49,6 +55,7 @@ class Summary:
         """The same as plain data."""
         return {
             "claims": sorted(self._claims),
+            "not_claimed": sorted(self._not_claimed),
             "remarks": list(self._lines),
             "coordinates": self._coordinates,
             "tensors": self._tensors,
@@ -68,6 +75,8 @@ class Summary:
         coordinates = self._coordinates
         rate = "-" if self._bit_rate is None else f"{self._bit_rate:.2f}"
         console.print(f"claim     {'; '.join(sorted(self._claims)) or 'none'}")
+        for sentence in sorted(self._not_claimed if self._later else ()):
+            console.print(f"          not claimed: {sentence}")
         for line in self._lines:
             console.print(line)
         of = f"stored    {coordinates:,} coordinates of {self._tensors} tensors"

@@ -15,7 +15,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory trade parts bench figures docs faults fuzz trainers large format lint types imports check changelog clean
+.PHONY: help setup test audit report trajectory open-loop trade parts bench figures docs faults fuzz trainers large format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -60,6 +60,9 @@ fuzz: setup ## fuzz the reader for ten minutes, guided by coverage
 trainers: $(TRAINERS)/installed ## run the examples in Lightning and Hugging Face's Trainer, in an environment of their own
 	$(TRAINERS)/bin/pytest tests/examples/test_resuming.py
 
+open-loop: audit ## drive native and recovered states with a training's own gradients, and compare every update
+	$(BIN)/python benchmarks/open_loop.py --checkpoint $(JOB)/optimizer.pt --output docs/open-loop.md
+
 trade: audit ## map bits against tolerance for every codec, state and horizon (half an hour)
 	$(BIN)/python examples/train_language_model.py --steps 20 --output-dir build/early
 	$(BIN)/python benchmarks/trade.py --checkpoint $(JOB)/optimizer.pt --output docs/trade.md --plot docs/trade.png
@@ -67,7 +70,7 @@ trade: audit ## map bits against tolerance for every codec, state and horizon (h
 parts: audit ## measure audits by several processes, and project a large checkpoint from them
 	$(BIN)/python benchmarks/parts.py --checkpoint $(JOB)/optimizer.pt --output docs/audit-in-parts.md
 
-figures: trajectory parts trade ## make all measured pages of docs/ again; fails where one that no clock decides has changed
+figures: trajectory open-loop parts trade ## make all measured pages of docs/ again; fails where one that no clock decides has changed
 	$(BIN)/python -m pip install $(PIP_FLAGS) --quiet --constraint constraints-crosscheck.txt --constraint constraints.txt --no-build-isolation --editable '.[dev,crosscheck]'
 	$(BIN)/gmc bench $(JOB)/optimizer.pt --rounds 3 --output docs/benchmark.md --force
 	$(BIN)/python benchmarks/large_state.py --coordinates 100000000 --output docs/large-state.md

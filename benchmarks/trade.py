@@ -26,10 +26,13 @@ from trained_state import checkpoint_option
 TOLERANCES = (0.005, 0.01, 0.02, 0.05)
 STATES = ("early", "middle", "late")
 #: Each codec, and again with grids by blocks where that is worth a line.
-CODINGS = (*((codec, "per-tensor") for codec in CODECS), ("log8", "per-block"), ("ratio8", "per-block"))
+CODINGS = (
+    *((codec, "per-tensor") for codec in CODECS),
+    *(("log8", "per-block"), ("ratio8", "per-row"), ("ratio8", "per-block")),
+)
 #: The horizons beyond the first update, and what is measured under them, in the middle of training.
 LONGER = (Horizon.ALL,)
-UNDER_LONGER = (("log8", "per-tensor"), ("ratio8", "per-block"), ("entropy", "per-tensor"))
+UNDER_LONGER = (("log8", "per-tensor"), ("ratio8", "per-row"), ("ratio8", "per-block"), ("entropy", "per-tensor"))
 _SIZE = (13.0, 4.8)
 _NATIVE = 64.0
 
@@ -142,7 +145,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         here = [point for point in points if (point.state, point.horizon) == (state, str(Horizon.FIRST))]
         for number, name in enumerate(dict.fromkeys(point.coding for point in here)):
             line = sorted((point.tolerance, point.bits) for point in here if point.coding == name)
-            axes.plot(*zip(*line, strict=True), "os^vD*phX"[number], linestyle="-", markersize=5, label=name)
+            axes.plot(*zip(*line, strict=True), "os^vD*phX<>d"[number], linestyle="-", markersize=5, label=name)
         axes.set_xscale("log")
         axes.set_xticks(TOLERANCES, [f"{tau:g}" for tau in TOLERANCES])
         axes.minorticks_off()

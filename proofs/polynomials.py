@@ -93,8 +93,10 @@ class Polynomial:
         """
         if exponent < 0:
             raise ValueError(f"a polynomial has no negative power: {exponent}")
-        power = self.constant(1)
-        for _ in range(exponent):
+        if exponent == 0:
+            return self.constant(1)
+        power = self
+        for _ in range(exponent - 1):
             power = power * self
         return power
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,13 @@ def evidence() -> Evidence:
     )
 
 
-def _checked(content: str) -> list[CheckedClaim]:
+@lru_cache(maxsize=1)  # a process that writes several reports replays the proofs once
+def _checked(content: str) -> tuple[CheckedClaim, ...]:
     try:
-        return list(check_certificates(content))
+        return tuple(check_certificates(content))
     except ProofFileError as error:
         names = [(f"{LEMMA}{lemma.name}", lemma.statement) for lemma in all_lemmas()]
-        return [CheckedClaim(name, text, f"the proof file does not hold: {error}") for name, text in names]
+        return tuple(CheckedClaim(name, text, f"the proof file does not hold: {error}") for name, text in names)
 
 
 def _claim(claim: CheckedClaim, *, name: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from guarded_moments.oracle.conformance import (
+    amsgrad,
     decode,
     encode,
     errors,
@@ -31,6 +32,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     *resumed.REQUIREMENTS,
     *round_trips.OF_UPDATES,
     *first_step.REQUIREMENTS,
+    *amsgrad.REQUIREMENTS,
     *forms.REQUIREMENTS,
     *errors.REQUIREMENTS,
 )

@@ -19,7 +19,7 @@ from guarded_moments.oracle.report.uncovered import uncovered
 from guarded_moments.reference.floats import LARGEST_FINITE_BITS, bits_of, from_bits
 from guarded_moments.reference.implementations import implementation_named
 
-FORMAT, VERSION = "guarded-moments audit report", 1
+FORMAT, VERSION = "guarded-moments audit report", 2
 _NATIVE_BITS = 64
 SHOWN = 100  #: tensors at most that are listed: those with the most trouble first
 

@@ -22,6 +22,7 @@ GENERATED = {
     "audit-in-parts.md": "python benchmarks/parts.py",
     "benchmark.md": "gmc bench",
     "large-state.md": "python benchmarks/large_state.py",
+    "open-loop.md": "make open-loop",
     "op-models.md": "gmc ops --markdown",
     "other-implementations.md": "gmc crosscheck",
     "peers.md": "gmc peers",
@@ -148,4 +149,4 @@ def test_the_figures_that_take_long_have_a_target() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nfigures: ")[2].partition("\n\n")[0]
     for name in ("benchmark.md", "large-state.md", "other-implementations.md", "peers.md"):
         assert f"docs/{name}" in recipe
-    assert recipe.startswith("trajectory parts trade")
+    assert recipe.startswith("trajectory open-loop parts trade")

@@ -38,7 +38,7 @@ from guarded_moments.reference.guard.exact import exact_guard
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conformance.md").read_text(encoding="utf-8")
 #: Compiling an op model takes seconds, once.
-COMPILES = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+COMPILES = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 #: Whether there is an example is all that is asked.
 UNSHRUNK = settings(max_examples=5000, deadline=None, phases=[Phase.generate])
 
@@ -163,6 +163,9 @@ def test_moments_are_finite_and_second_ones_not_negative(data: st.DataObject) ->
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```python\n(\"\"\"Properties.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_my_properties.py").write_text(example, encoding="utf-8")
+    # A hundred examples of each, as Hypothesis has it by default, take most of a minute.
+    few = "from hypothesis import settings\nsettings.register_profile('few', max_examples=15)\n"
+    (tmp_path / "conftest.py").write_text(f"{few}settings.load_profile('few')\n", encoding="utf-8")
     command = [str(Path(sys.executable).parent / "pytest"), "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

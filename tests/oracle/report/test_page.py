@@ -13,6 +13,7 @@ from tests.oracle.report.conftest import HOSTILE, Reported, earlier_report, repo
 from guarded_moments.oracle.cli import audit_report
 from guarded_moments.oracle.report import Evidence, difference, page
 from guarded_moments.oracle.report.difference import SHOWN
+from guarded_moments.oracle.report.facts import VERSION
 from guarded_moments.oracle.report.page import ROWS, visible
 from guarded_moments.reference.errors import CheckpointError
 
@@ -176,7 +177,7 @@ def test_the_difference_view_shows_what_changed(reported: Reported, tmp_path: Pa
     assert "2.12.0<b>" in found.text
     assert "<i>gone</i>" in found.text
     with pytest.raises(CheckpointError, match="is damaged"):
-        difference({"format": reported.facts["format"], "version": 1}, reported.facts)
+        difference({"format": reported.facts["format"], "version": VERSION}, reported.facts)
     assert page(reported.facts, difference(reported.facts, reported.facts)).count("has changed") == 1
 
 
@@ -186,7 +187,7 @@ def test_the_difference_view_shows_what_changed(reported: Reported, tmp_path: Pa
         ("{", "is no JSON"),
         ("[" * 100_000, "is no JSON"),
         ("[]", "is no guarded-moments audit report"),
-        ('{"format": "guarded-moments audit report", "version": 2}', "of version 1"),
+        ('{"format": "guarded-moments audit report", "version": 1}', "of version 2"),
     ],
 )
 def test_what_is_no_earlier_report_is_refused(

@@ -363,7 +363,7 @@ class TritonKernel:
             FormatError: there are more or fewer escapes than codes that stand for one.
         """
         if options.amsgrad:
-            raise UnsupportedError("amsgrad: states with a third moment are kept whole, and there is nothing to decode")
+            raise UnsupportedError("amsgrad: the fused pass reads no third moment; recover the state, then step")
         block = block_of(self.interpreted)
         escaped = self.codec.escaped(*codes)
         counts = torch.nn.functional.pad(escaped, (0, -len(p) % block)).view(-1, block).sum(dim=1)

@@ -164,7 +164,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```python\n(\"\"\"Properties.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_my_properties.py").write_text(example, encoding="utf-8")
     # A hundred examples of each, as Hypothesis has it by default, take most of a minute.
-    few = "from hypothesis import settings\nsettings.register_profile('few', max_examples=15)\n"
+    few = "from hypothesis import settings\nsettings.register_profile('few', max_examples=5)\n"
     (tmp_path / "conftest.py").write_text(f"{few}settings.load_profile('few')\n", encoding="utf-8")
     command = [str(Path(sys.executable).parent / "pytest"), "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)

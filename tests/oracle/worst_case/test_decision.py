@@ -140,9 +140,11 @@ def peak(case: Case, model: OpModel, states: States) -> Worst:
 def test_at_exact_equality_it_is_safe_and_one_unit_below_unsafe(
     path: str, rng: np.random.Generator, budget: int
 ) -> None:
-    """Of each op model one claim, in turn; with `--oracle` both and more coordinates."""
+    """Of every second path one claim, in turn; with `--oracle` of each both, and more coordinates."""
+    if budget == 1 and PATHS.index(path) % 2:
+        pytest.skip("every second path; --oracle runs them all")
     claims = (((0.9, 0.999), 400.0, INF), ((0.5, 0.9), 10.0, 1.0))
-    for betas, step, bound in claims if budget > 1 else [claims[PATHS.index(path) % 2]]:
+    for betas, step, bound in claims if budget > 1 else [claims[PATHS.index(path) // 2 % 2]]:
         case = Setting(betas=betas, step=step, bound=bound, implementation=path).case()
         states = peaked(budget, rng)
         for model in case.models:
@@ -161,7 +163,7 @@ def test_at_exact_equality_it_is_safe_and_one_unit_below_unsafe(
 def test_verdicts_agree_with_sampling(rng: np.random.Generator, budget: int) -> None:
     """On wild states: what a sample refutes is UNSAFE, each witness violates, and nothing is left undecided."""
     seen = dict.fromkeys(Verdict, 0)
-    for setting in settings(rng, 2 * len(PATHS) * budget):
+    for setting in settings(rng, len(PATHS) * budget):
         case = setting.case()
         states = States(*(torch.cat(x) for x in zip(pairs(50, rng), trained_pairs(50, rng), strict=True)))
         for model in case.models:

@@ -190,9 +190,8 @@ def _decided(
 
 def _packed(part: Part) -> bytes:
     """A part as bytes, with its own coordinates only: a slice would be pickled with the tensor that it is of."""
-    names = ("m", "v", "m_codes", "v_codes", "escapes")
-    own: dict[str, Any] = {name: getattr(part, name).clone() for name in names}
-    own["v_max"] = None if part.v_max is None else part.v_max.clone()
+    names = ("m", "v", "m_codes", "v_codes", "escapes", "v_max")
+    own: dict[str, Any] = {name: value.clone() for name in names if (value := getattr(part, name)) is not None}
     return pickle.dumps(replace(part, **own, regions=[(model, where.clone()) for model, where in part.regions]))
 
 

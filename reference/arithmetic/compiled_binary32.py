@@ -15,8 +15,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from guarded_moments.reference.arithmetic import compiled_operations
-from guarded_moments.reference.arithmetic.compiled_operations import jit
+from guarded_moments.reference.arithmetic.compiled_operations import CompiledOperations, jit
 from guarded_moments.reference.floats import round_to_normal
 
 
@@ -41,24 +40,14 @@ def _contracted(a: Any, b: Any, c: Any) -> Any:  # noqa: ANN401 - as above
 
 
 @final
-class CompiledBinary32:
+class CompiledBinary32(CompiledOperations):
     """The operations as attributes, each a compiled function of binary32 scalars.
 
     It has no `platform_sqrt`: a vector library's root is called on arrays, between two compiled loops.
     """
 
-    add = staticmethod(compiled_operations.add)
-    sub = staticmethod(compiled_operations.sub)
-    mul = staticmethod(compiled_operations.mul)
     product = staticmethod(_product)
-    div = staticmethod(compiled_operations.div)
     fma = staticmethod(_contracted)
-    sqrt = staticmethod(compiled_operations.sqrt)
-    negate = staticmethod(compiled_operations.negate)
-    distance = staticmethod(compiled_operations.distance)
-    absolute = staticmethod(compiled_operations.absolute)
-    minimum = staticmethod(compiled_operations.minimum)
-    maximum = staticmethod(compiled_operations.maximum)
 
     @staticmethod
     def constant(value: float) -> np.float32:

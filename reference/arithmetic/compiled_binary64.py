@@ -9,8 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from guarded_moments.reference.arithmetic import compiled_operations
-from guarded_moments.reference.arithmetic.compiled_operations import jit
+from guarded_moments.reference.arithmetic.compiled_operations import CompiledOperations, jit
 
 
 @jit
@@ -24,19 +23,9 @@ def _select_less(a: Any, b: Any, if_less: Any, otherwise: Any) -> Any:  # noqa: 
 
 
 @final
-class CompiledBinary64:
+class CompiledBinary64(CompiledOperations):
     """The operations as attributes, each a compiled function of binary64 scalars."""
 
-    add = staticmethod(compiled_operations.add)
-    sub = staticmethod(compiled_operations.sub)
-    mul = staticmethod(compiled_operations.mul)
-    div = staticmethod(compiled_operations.div)
-    sqrt = staticmethod(compiled_operations.sqrt)
-    distance = staticmethod(compiled_operations.distance)
-    absolute = staticmethod(compiled_operations.absolute)
-    negate = staticmethod(compiled_operations.negate)
-    minimum = staticmethod(compiled_operations.minimum)
-    maximum = staticmethod(compiled_operations.maximum)
     nearest = staticmethod(_nearest)
     select_less = staticmethod(_select_less)
 

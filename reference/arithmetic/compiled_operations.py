@@ -79,3 +79,18 @@ def minimum(a: Any, b: Any) -> Any:  # noqa: ANN401 - as above
 def maximum(a: Any, b: Any) -> Any:  # noqa: ANN401 - as above
     """The larger."""
     return max(a, b)
+
+
+class CompiledOperations:
+    """What the formats have in common, as attributes."""
+
+    add = staticmethod(add)
+    sub = staticmethod(sub)
+    mul = staticmethod(mul)
+    div = staticmethod(div)
+    sqrt = staticmethod(sqrt)
+    distance = staticmethod(distance)
+    absolute = staticmethod(absolute)
+    negate = staticmethod(negate)
+    minimum = staticmethod(minimum)
+    maximum = staticmethod(maximum)

@@ -157,6 +157,12 @@ def certificate(state: GuardedState) -> dict[str, Any]:
     }
 
 
+def _require(skeleton: object, kind: type) -> None:
+    if not isinstance(skeleton, kind):
+        msg = f"its skeleton is a {type(skeleton).__name__}, expected a {kind.__name__}"
+        raise FormatError(msg)
+
+
 def _parts(state: GuardedState) -> tuple[object, object]:
     """What lies beside the optimizers' states, None if nothing does; and these, without the guarded moments."""
     beside, states = apart(state.skeleton)
@@ -213,10 +219,12 @@ def _state(content: Tensor, spool: Spool) -> GuardedState:
 def _assemble(version: int, description: Mapping[str, Any], tensors: dict[str, Tensor], spool: Spool) -> GuardedState:
     if version == 1:
         skeleton: Any = unpack(tensors["skeleton"], int(description["skeleton_bytes"]), "skeleton", spool)
+        _require(skeleton, dict)
         guarded, kept = version_1.unpacked(description, tensors, skeleton)
     else:
         sizes = description["pickled_bytes"]
         parts: dict[str, Any] = {name: unpack(tensors[name], int(sizes[name]), name, spool) for name in sizes}
+        _require(parts["skeleton"], list)
         states = [(tuple(place), state_dict) for place, state_dict in parts["skeleton"]]
         skeleton = together(parts.get("beside"), states)
         size = None if version <= _LAST_WITH_ONE_DIGEST else int(description["description_bytes"])

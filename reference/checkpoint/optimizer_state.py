@@ -15,6 +15,7 @@ from torch import Tensor
 
 from guarded_moments.reference.checkpoint.foreign import owner_of_group, owner_of_state, what_tensor
 from guarded_moments.reference.checkpoint.layouts import Place, at, in_words, places_of
+from guarded_moments.reference.checkpoint.storages import ADVICE, storage_in
 from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 from guarded_moments.reference.hyperparameters import Hyperparameters, next_step
 
@@ -79,6 +80,9 @@ def contents_of(checkpoint: Mapping[str, Any]) -> tuple[list[Parameter], list[Fo
     Raises:
         CheckpointError, UnsupportedError: as `parameters_of`.
     """
+    if (storage := storage_in(checkpoint)) is not None:
+        msg = f"holds a storage at {storage}, {ADVICE}"
+        raise CheckpointError(msg)
     places = places_of(checkpoint)
     if not places:
         msg = "expected an optimizer's state_dict, a dictionary with 'state' and 'param_groups', or one that holds some"

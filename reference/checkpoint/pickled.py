@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from guarded_moments.reference.checkpoint.spool import Spool
+from guarded_moments.reference.checkpoint.storages import storage_in
 from guarded_moments.reference.errors import CheckpointError, FormatError
 
 _BLOCK = 1 << 20  #: bytes at a time
@@ -65,7 +66,7 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
     """What was packed.
 
     Raises:
-        FormatError: it has not the stated size, or no safe load reads it; also zlib.error.
+        FormatError: it has not the stated size, no safe load reads it, or it holds a storage; also zlib.error.
     """
     mapped = size > spool.memory
     with spool.file() if mapped else io.BytesIO() as pickled:
@@ -78,10 +79,11 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about pickles that torch did not write, which it reads or refuses
-                if not mapped:
-                    return torch.load(pickled, map_location="cpu", weights_only=True)
-                pickled.flush()
-                return torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
+                if mapped:
+                    pickled.flush()
+                    part: object = torch.load(pickled.name, map_location="cpu", weights_only=True, mmap=True)
+                else:
+                    part = torch.load(pickled, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
             msg = f"its {name} holds objects that only unsafe loading could restore"
             raise FormatError(msg) from None
@@ -89,6 +91,10 @@ def unpack(packed: Tensor, size: int, name: str, spool: Spool) -> object:
             cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             msg = f"its {name} is not what torch.save writes ({cause})"
             raise FormatError(msg) from None
+    if (place := storage_in(part)) is not None:
+        msg = f"its {name} holds a storage ({place or 'nothing else'}), which `compress` refuses"
+        raise FormatError(msg)
+    return part
 
 
 def unzip(packed: Tensor, most: int, name: str) -> bytes:

@@ -21,6 +21,7 @@ import torch
 from guarded_moments.reference.checkpoint.layouts import at, in_words, places_of
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
 from guarded_moments.reference.checkpoint.spool import MEMORY
+from guarded_moments.reference.checkpoint.storages import ADVICE, storage_in
 from guarded_moments.reference.errors import CheckpointError
 
 #: Classes named in a refusal; a pickled model can need hundreds.
@@ -63,6 +64,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(msg) from None
     if not isinstance(loaded, dict):
         msg = f"{path}: holds a {type(loaded).__name__}, expected a dictionary with an optimizer's state_dict"
+        raise CheckpointError(msg)
+    if (place := storage_in(loaded)) is not None:
+        msg = f"{path}: holds a storage at {place}, {ADVICE}"
         raise CheckpointError(msg)
     if not places_of(loaded):
         keys = ", ".join(repr(key) for key in list(loaded)[:_NAMED])

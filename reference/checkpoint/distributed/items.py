@@ -18,6 +18,7 @@ from torch import Tensor
 
 from guarded_moments.reference.checkpoint.distributed.metadata import Item
 from guarded_moments.reference.checkpoint.optimizer_state import in_memory_order, is_dense
+from guarded_moments.reference.checkpoint.storages import ADVICE, storage_in
 from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 
 _LOCAL_HEADER = 30  #: bytes before the name
@@ -64,6 +65,9 @@ def value_of(content: bytes, item: Item) -> object:
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
         msg = f"{item.file}: {item.name} cannot be read safely, or is damaged ({cause})"
         raise CheckpointError(msg) from None
+    if storage_in(value) is not None:
+        msg = f"{item.file}: {item.name} holds a storage, {ADVICE}"
+        raise CheckpointError(msg)
     if item.sizes is not None and (not isinstance(value, Tensor) or tuple(value.shape) != item.sizes):
         msg = f"{item.file}: {item.name}{item.where} is not the tensor that the metadata describes"
         raise CheckpointError(msg)

@@ -57,9 +57,9 @@ class Theorem:
     hypotheses: frozenset[Atom]
     conclusion: Atom
 
-    def __init__(self, key: object, hypotheses: Iterable[Atom], conclusion: Atom) -> None:
+    def __init__(self, key: object, hypotheses: frozenset[Atom], conclusion: Atom) -> None:
         _require(key is _KEY, "only the kernel makes theorems")
-        object.__setattr__(self, "hypotheses", frozenset(atom for atom in hypotheses if not atom.trivial))
+        object.__setattr__(self, "hypotheses", hypotheses)
         object.__setattr__(self, "conclusion", conclusion)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -74,7 +74,7 @@ class Theorem:
 def assume(atom: Atom) -> Theorem:
     """`a |- a`."""
     atom = atom.normal()
-    return Theorem(_KEY, [atom], atom)
+    return Theorem(_KEY, _nontrivial([atom]), atom)
 
 
 def certify(hypotheses: Sequence[Atom], goal: Atom, refutations: Sequence[Refutation]) -> Theorem:
@@ -89,7 +89,7 @@ def certify(hypotheses: Sequence[Atom], goal: Atom, refutations: Sequence[Refuta
     _require(len(refutations) == len(negations(goal)), "an equation needs two refutations, another goal one")
     for negation, refutation in zip(negations(goal), refutations, strict=True):
         _check([*hypotheses, negation], refutation)
-    return Theorem(_KEY, hypotheses, goal)
+    return Theorem(_KEY, _nontrivial(hypotheses), goal)
 
 
 def negations(goal: Atom) -> tuple[Atom, ...]:
@@ -133,7 +133,7 @@ def instantiate(theorem: Theorem, values: Mapping[str, Polynomial]) -> Theorem:
     """The theorem with polynomials in place of variables, all at once."""
     _theorems(theorem)
     hypotheses = (atom.substitute(values) for atom in theorem.hypotheses)
-    return Theorem(_KEY, hypotheses, theorem.conclusion.substitute(values))
+    return Theorem(_KEY, _nontrivial(hypotheses), theorem.conclusion.substitute(values))
 
 
 def cut(first: Theorem, second: Theorem) -> Theorem:
@@ -171,6 +171,10 @@ def _eliminate(theorem: Theorem, name: str, needed: Atom, exists: Theorem, defin
     rest = theorem.hypotheses - {atom.normal() for atom in definition}
     _require(name not in _variables({*rest, theorem.conclusion, needed}), f"{name} occurs elsewhere")
     return Theorem(_KEY, rest | exists.hypotheses, theorem.conclusion)
+
+
+def _nontrivial(hypotheses: Iterable[Atom]) -> frozenset[Atom]:
+    return frozenset(atom for atom in hypotheses if not atom.trivial)
 
 
 def _fact(facts: Sequence[Atom], index: int) -> Atom:

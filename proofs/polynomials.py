@@ -25,14 +25,16 @@ class Polynomial:
 
     Attributes:
         terms: monomials with their nonzero coefficients, sorted by monomial.
+        variables: what the polynomial depends on.
     """
 
     terms: tuple[tuple[Monomial, Fraction], ...] = ()
-    #: Kept, because sets of hypotheses ask for it again and again.
+    variables: frozenset[str] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Take the hash once."""
+        """Keep what sets of hypotheses and substitutions ask for again and again."""
+        object.__setattr__(self, "variables", frozenset([name for powers, _ in self.terms for name, _ in powers]))
         object.__setattr__(self, "_hash", hash(self.terms))
 
     def __hash__(self) -> int:
@@ -60,7 +62,8 @@ class Polynomial:
         """Collect like terms, drop those that cancel, and sort."""
         collected: dict[Monomial, Fraction] = {}
         for monomial, coefficient in terms:
-            collected[monomial] = collected.get(monomial, Fraction(0)) + coefficient
+            found = collected.get(monomial)
+            collected[monomial] = coefficient if found is None else found + coefficient
         return cls(tuple(sorted((key, value) for key, value in collected.items() if value)))
 
     def __add__(self, other: Self) -> Self:
@@ -106,23 +109,18 @@ class Polynomial:
 
     def substitute(self, values: Mapping[str, "Polynomial"]) -> "Polynomial":
         """The polynomial with others in place of variables, all at once."""
-        if self.variables.isdisjoint(values):
+        if values.keys().isdisjoint(self.variables):
             return self
-        collected: dict[Monomial, Fraction] = {}
+        expanded: list[tuple[Monomial, Fraction]] = []
         for monomial, coefficient in self.terms:
-            kept = tuple((name, exponent) for name, exponent in monomial if name not in values)
-            part = Polynomial(((kept, coefficient),))
+            kept = tuple([(name, exponent) for name, exponent in monomial if name not in values])
+            part = [(kept, coefficient)]
             for name, exponent in monomial:
                 if name in values:
-                    part = part * values[name] ** exponent
-            for key, value in part.terms:
-                collected[key] = collected.get(key, Fraction(0)) + value
-        return Polynomial._normal(collected.items())
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The variables that the polynomial depends on."""
-        return frozenset(name for monomial, _ in self.terms for name, _ in monomial)
+                    power = (values[name] ** exponent).terms
+                    part = [(_product(left, right), a * b) for left, a in part for right, b in power]
+            expanded += part
+        return Polynomial._normal(expanded)
 
     @property
     def constant_value(self) -> Fraction | None:

@@ -40,6 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     fresh = ORDINARY_SEED if _budget(config) == 1 else secrets.randbelow(2**32)
     config.stash[_SEED] = int(given) if given else fresh
     config.stash[_COMPARED] = Counter()
+    # Threads of several processes that wait for each other on the same cores take up to a hundred times as long.
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

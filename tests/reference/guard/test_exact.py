@@ -17,7 +17,7 @@ from tests.reference.guard.cases import (
 )
 
 from guarded_moments.oracle.worst_case import Verdict, decide
-from guarded_moments.reference.guard import closed_form_guard, compiled_search
+from guarded_moments.reference.guard import GuardConstants, closed_form_guard, compiled_search, exact
 from guarded_moments.reference.guard.exact import exact_guard, search
 from guarded_moments.reference.guard.search import CellBounds, Outcome, States, allowance, cleared
 
@@ -104,6 +104,37 @@ def test_out_of_budget_is_not_accepted(rng: np.random.Generator, monkeypatch: py
         compiled_search.compiled_search.cache_clear()
     assert not bool(((outcome == Outcome.CLEARED) & ~whole).any())
     assert bool((outcome == Outcome.SPENT).any())
+
+
+#: A coordinate, and thresholds at which no bound clears it, the sharp bounds alone, and the plain ones too.
+#: The largest deviation that a search has seen is 7.738476e-6.
+BETWEEN = (0xB1D995A1, 0x2502BF0B, 0xB1D8963A, 0x250CCD1C)
+NONE_CLEARS, SHARP_ONES_CLEAR, ALL_CLEAR = 7.73862e-6, 7.739e-6, 7.7394e-6
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_the_search_leaves_is_searched_with_sharper_bounds(
+    compiled: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every such coordinate, wherever it lies between others: here in the first and last places of blocks of two."""
+    case = Setting().case()
+    between = torch.tensor(BETWEEN, dtype=torch.int64).to(torch.int32).view(torch.float32)
+    unsafe = between * torch.tensor([1, 1, 2, 1])
+    same = between[[0, 1, 0, 1]]
+    rows = [between, same, between, unsafe, between, unsafe, same, between, between]
+    states = States(*torch.stack(rows).T.contiguous())
+    wanted = [row is not unsafe for row in rows]
+    monkeypatch.setattr(exact, "_TORCH_BLOCK", 2)
+
+    def claim(allowed: float) -> GuardConstants[float]:
+        return case.constants._replace(threshold=allowed)
+
+    searched = cleared(claim(SHARP_ONES_CLEAR), states).cleared
+    assert searched.tolist() == [row is same for row in rows]
+    assert exact_guard(claim(SHARP_ONES_CLEAR), *states, compiled=compiled).tolist() == wanted
+    assert exact_guard(claim(ALL_CLEAR), *states, compiled=compiled).tolist() == wanted
+    assert exact_guard(claim(NONE_CLEARS), *states, compiled=compiled).tolist() == [row is same for row in rows]
 
 
 def test_outside_the_domain_nothing_is_accepted() -> None:

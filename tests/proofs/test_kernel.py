@@ -73,7 +73,7 @@ def test_an_equation_takes_both_signs() -> None:
 
 def test_nobody_else_makes_a_theorem() -> None:
     with pytest.raises(KernelError, match="only the kernel"):
-        Theorem(object(), [], atom("0 < x"))
+        Theorem(object(), frozenset(), atom("0 < x"))
     proved = kernel.assume(atom("0 < x"))
     with pytest.raises(KernelError, match="does not change"):
         proved.conclusion = atom("0 < y")

@@ -134,7 +134,7 @@ NOT_COVERED = (
     "a native run under one op model and a recovered run under another",
     "flush-to-zero, and any rounding but to nearest",
     "the rounding of the parameter when the update is added to it",
-    "with amsgrad, a third moment that is not the same in both states; the exact guard, which is not asked then",
+    "with amsgrad, a third moment that is not the same in both states, and the exact guard, which is not used there",
 )
 
 _ABSENT = "not installed"

@@ -21,6 +21,7 @@ from guarded_moments.oracle.trajectory.follow import Make
 from guarded_moments.oracle.trajectory.table import as_json, header, page, rows
 from guarded_moments.reference.checkpoint import load_checkpoint, read
 from guarded_moments.reference.checkpoint.writing import check_output, replacing, write_bytes
+from guarded_moments.reference.claim import Claim
 from guarded_moments.reference.errors import GuardedMomentsError, UnsupportedError
 
 UPDATES, ORDERS = 200, 3
@@ -59,10 +60,11 @@ def command(
 ) -> int:
     """Resume real training from native and recovered states, and report how far parameters and losses part.
 
-    The claim of COMPRESSED (a .gmc file) ends with the first update. This measures what was seen after it, beside
-    controls: the native state again, one ulp on every moment, bf16 moments, the codec without its guard, zeroed
-    moments, no state at all, and another order of the data. Each is run with gradients of its own (closed loop) and,
-    but for the last, with the native run's (open loop). Nothing of it is a guarantee.
+    A claim covers the updates of its horizon under gradients that both runs share; runs with gradients of their own
+    share those of the first update only. This measures what is seen after it, from the state in COMPRESSED (a .gmc
+    file) beside controls: the native state again, one ulp on every moment, bf16 moments, the codec without its guard,
+    zeroed moments, no state at all, and another order of the data. Each is run with gradients of its own (closed loop)
+    and, but for the last, with the native run's (open loop). Nothing of it is a guarantee.
 
     \b
     The callable returns an object with
@@ -90,7 +92,7 @@ def command(
     if json_file is not None:
         text = json.dumps(as_json(found), indent=1) + "\n"
         write_bytes(json_file, text.encode(), overwrite=force)
-    claims = sorted({state.claim_for(tensor).sentence() for tensor in state.tensors})
+    claims = sorted({state.claim_for(tensor) for tensor in state.tensors}, key=Claim.sentence)
     if output is not None:
         typed = shlex.join(["gmc", *sys.argv[1:]])
         what, picture = f"{state.coordinates:,} parameters, `{training}`", None if plot is None else plot.name
@@ -130,10 +132,10 @@ def _making(training: str, native: Path) -> Make:
     return make
 
 
-def _print(found: Trajectory, claims: list[str], seconds: float) -> None:
+def _print(found: Trajectory, claims: list[Claim], seconds: float) -> None:
     console = out()
     for claim in claims:
-        console.print(f"claim     {claim}")
+        console.print(f"claim     {claim.sentence()}")
     console.print(
         "below     what was seen, beyond the claim; medians over the orders of the data (smallest to largest)"
     )

@@ -2,8 +2,9 @@
 
     checkpoint -> variants (recovered, controls) -> resumed training of each, and of the native state -> divergence
 
-Nothing here is a guarantee.  The claim ends with the first update; this measures what was seen afterwards in runs of
-one training, beside controls that tell how much of it any disturbance would have caused.
+Nothing here is a guarantee.  A claim covers the updates of its horizon under gradients that both runs share; runs with
+gradients of their own share those of the first update only.  This measures what was seen afterwards in runs of one
+training, beside controls that tell how much of it any disturbance would have caused.
 """
 
 from guarded_moments.oracle.trajectory.follow import Plan, Resumed, Trajectory, follow

@@ -1,8 +1,8 @@
 """Runs of one training from several states of its optimizer, each compared with the native run of the same data.
 
 *Closed loop*: a run computes its gradients from its own parameters, as training does.  *Open loop*: the native run's
-gradients drive all; this is what the claim's "same gradient" would mean for later updates.  The open-loop runs go
-beside the native one, update by update, so that no gradient is kept.
+gradients drive all, which is what claims with a longer horizon are about.  The open-loop runs go beside the native one,
+update by update, so that no gradient is kept.
 
 Claimed: runs of one order see the same batches; on one machine the same call gives the same numbers.  Trusted: that
 `gradients` depends on nothing but the parameters, the order and the number of the update.

@@ -14,6 +14,7 @@ import torch
 from guarded_moments.oracle.trajectory.follow import Trajectory
 from guarded_moments.oracle.trajectory.measure import Course
 from guarded_moments.oracle.trajectory.variants import CONTROLS, NATIVE, OTHER_ORDER, RECOVERED
+from guarded_moments.reference.claim import Claim
 
 #: Updates that the tables show, besides the last.
 SHOWN = (1, 2, 10, 50, 100)
@@ -22,15 +23,24 @@ _END = 4
 _LITTLE = 1e-12
 
 _SEEN = """
-The claim ends with the first update: {claims}.  What follows is no guarantee.  It is what was seen when one training
-({what}) was resumed for {updates} updates, {orders} times with other orders of its data, on {platform}.  Another model,
-another state of it or more updates may show something else.
+The file claims: {claims}.  It claims nothing of: {left_out}.  Runs with gradients of their own, the first table, share
+those of the first update and no others: no [horizon](horizon.md) covers more of them.  Where the native run's gradients
+drive all, the second table, a longer horizon covers later updates, too.
+
+What follows is no guarantee.  It is what was seen when one training ({what}) was resumed for {updates} updates,
+{orders} times with other orders of its data, on {platform}.  Another model, another state of it or more updates may
+show something else.
 """
 _COLUMNS = """
 *L2*: the distance of the parameters from those of the native run after the same updates, as a share of how far the
 native run has moved since it was resumed.  *Largest*: of any parameter, in learning rates; what one ulp does to it in
 the end says how little it tells there.  *Loss*: less the native run's on the same batches, mean over the last quarter.
 Medians over the orders, and in brackets the smallest and largest.
+"""
+_OPEN = """
+Here every update is driven by the gradient that drives the native one, as a claim has it for the updates of its
+horizon.  A claim bounds each update; the distance here is what all of them so far add up to.  Each update of each
+coordinate is on [another page](open-loop.md), with files of several horizons.
 """
 
 
@@ -103,19 +113,20 @@ def as_json(found: Trajectory) -> dict[str, Any]:
     }
 
 
-def page(found: Trajectory, *, command: str, claims: Sequence[str], what: str, picture: str | None = None) -> str:
+def page(found: Trajectory, *, command: str, claims: Sequence[Claim], what: str, picture: str | None = None) -> str:
     """The page of the documentation.
 
     Args:
         found: what was seen.
         command: that makes the page again.
-        claims: of the file, which end with the first update.
+        claims: of the file.
         what: the training, in words.
         picture: of the same, where the page finds it.
     """
     platform = f"torch {torch.__version__}, CPU capability {torch.backends.cpu.get_cpu_capability()}, one thread"
     seen = {
-        "claims": "; ".join(claims),
+        "claims": "; ".join(claim.sentence() for claim in claims),
+        "left_out": "; ".join(dict.fromkeys(claim.not_claimed() for claim in claims)),
         "what": what,
         "updates": found.plan.updates,
         "orders": len(found.plan.orders),
@@ -128,7 +139,7 @@ def page(found: Trajectory, *, command: str, claims: Sequence[str], what: str, p
         "",
         f"    {command}",
         "",
-        *(" ".join(text.format(**seen).split()) + "\n" for text in (_SEEN, _COLUMNS)),
+        *(" ".join(text.format(**seen).split()) + "\n" for text in (*_SEEN.split("\n\n"), _COLUMNS)),
         *([f"![Distance from native over the updates]({picture})", ""] if picture else []),
         "## Each run with its own gradients",
         "",
@@ -136,7 +147,7 @@ def page(found: Trajectory, *, command: str, claims: Sequence[str], what: str, p
         "",
         "## The native run's gradients for all",
         "",
-        "Here every update is driven by the gradient that drives the native one, as the claim has it for the first.",
+        " ".join(_OPEN.split()),
         "",
         *_markdown(header(found, closed=False), rows(found, closed=False)),
         "",

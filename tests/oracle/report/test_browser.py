@@ -93,6 +93,14 @@ def test_nothing_overflows(driver: Any, file: str, width: int, scheme: str) -> N
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+def test_no_table_is_cut_at_the_width_of_a_desk(driver: Any, file: str) -> None:  # noqa: ANN401 - as above
+    seen(driver, file, width=1000)
+    driver.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
+
+    cut = "return [...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)"
+    assert driver.execute_script(f"{cut}.map(one => one.getAttribute('aria-label'))") == []
+
+
 def test_dark_is_dark_and_print_is_light_whole_and_open(driver: Any, file: str, tmp_path: Path) -> None:  # noqa: ANN401 - as above
     paper = "return getComputedStyle(document.body).backgroundColor"
     shown = "return document.querySelector('details table').checkVisibility({contentVisibilityAuto: true})"

@@ -148,7 +148,7 @@ def test_a_checkpoint_of_many_long_names_still_fits(reported: Reported) -> None:
         row["where"] = f"{place}" + "<" * 5000
     text = page(large, difference(earlier, large))
 
-    assert f"The {ROWS} of 90,000 guarded tensors" in text
+    assert f"{ROWS} of 90,000 guarded tensors" in text
     assert f"tensors: {SHOWN} of 101 changes" in text
     harmless(text)
     assert len(text.encode()) < LIMIT

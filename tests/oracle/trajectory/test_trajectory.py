@@ -1,5 +1,6 @@
 """Training resumed from several states: what is measured is what the runs did, and the first update keeps the claim."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -17,6 +18,7 @@ from guarded_moments.oracle.trajectory.variants import BFLOAT16, ONE_ULP, UNGUAR
 from guarded_moments.reference import compress, recover
 from guarded_moments.reference.checkpoint import GuardedState, load_state_dict
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.claim import Horizon
 from guarded_moments.reference.errors import CheckpointError, UnsupportedError
 
 HERE = Path(__file__).parent
@@ -181,13 +183,16 @@ def test_the_updates_that_are_looked_at_include_the_tables_own(updates: int) -> 
     assert len(found) <= 30
 
 
-def test_the_page_says_how_much_was_seen_and_that_nothing_is_promised(seen: Trajectory, state: GuardedState) -> None:
-    claims = [state.claim_for(state.tensors[0]).sentence()]
-    text = page(seen, command="gmc trajectory ...", claims=claims, what="a small one")
+@pytest.mark.parametrize("horizon", [Horizon.FIRST, Horizon(10), Horizon.ALL], ids=str)
+def test_the_page_says_what_is_claimed_and_that_nothing_else_is_promised(
+    seen: Trajectory, state: GuardedState, horizon: Horizon
+) -> None:
+    claim = dataclasses.replace(state.claim_for(state.tensors[0]), horizon=horizon)
+    text = page(seen, command="gmc trajectory ...", claims=[claim], what="a small one")
 
+    assert f"The file claims: {claim.sentence()}. It claims nothing of: {claim.not_claimed()}." in text
     assert "What follows is no guarantee" in text
     assert "resumed for 12 updates, 2 times with other orders" in text
-    assert claims[0] in text
     for row in (*rows(seen, closed=True), *rows(seen, closed=False)):
         assert f"| {' | '.join(row)} |" in text
     (other,) = [row for row in rows(seen, closed=True) if row[0] == OTHER_ORDER]

@@ -15,7 +15,7 @@ LINKS := $(TYPES)/reference $(TYPES)/oracle $(TYPES)/proofs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test audit report trajectory open-loop trade parts bench figures docs faults fuzz trainers large format lint types imports check changelog clean
+.PHONY: help setup test audit report picture trajectory open-loop trade parts bench figures docs faults fuzz trainers large format lint types imports check changelog clean
 
 help: ## list the targets
 	@echo 'usage: make TARGET'
@@ -45,6 +45,10 @@ report: audit ## write what an auditor reads of the same job
 	$(BIN)/gmc verify $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --attestation $(JOB)/optimizer.intoto.json
 	@echo
 	@echo 'the report: report.html and report.json, in $(JOB)/; the attestation: optimizer.intoto.json'
+
+# Without the sandbox, which chromium has not where it is run by root; the page is ours and runs no script.
+picture: report ## draw the beginning of that report for docs/, with chromium
+	chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,1000 --screenshot=docs/report.png $(JOB)/report.html
 
 trajectory: audit ## resume its training from native, recovered and control states (a quarter of an hour)
 	$(BIN)/gmc trajectory $(JOB)/optimizer.gmc --native $(JOB)/optimizer.pt --training examples/train_language_model.py:resume --json $(JOB)/trajectory.json --output docs/trajectory.md --plot docs/trajectory.png --force

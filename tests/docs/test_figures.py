@@ -59,7 +59,7 @@ def test_a_page_that_a_command_wrote_names_the_command() -> None:
 def test_a_picture_stands_beside_the_command_that_draws_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for image in re.findall(r"!\[[^]]+\]\(([^)]+)\)", text):
-        drawn = rf"--plot \S*{re.escape(Path(image).name)}|`make report`"
+        drawn = rf"--plot \S*{re.escape(Path(image).name)}|`make picture`"
         assert re.search(drawn, text), f"{path.name}: which command draws {image}?"
 
 

@@ -6,6 +6,7 @@ the audit, a lost worker of a cluster does not, since Dask gives its parts to an
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import signal
 from collections.abc import Iterator
@@ -72,11 +73,8 @@ def _cluster(address: str) -> Iterator[tuple[Executor, int]]:
         raise UnsupportedError(
             "--dask needs Dask, which is not installed: pip install 'guarded-moments[dask]'"
         ) from None
-    try:
-        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:  # TimeoutError is an OSError
-        raise PlatformError(f"--dask {address}: no scheduler answers there ({error})") from None
-    with client:
+    _require_scheduler(address)
+    with distributed.Client(address, timeout=PATIENCE, set_as_default=False) as client:
         threads = client.nthreads()
         if not threads:
             raise PlatformError(f"--dask {address}: the cluster has no workers")
@@ -88,6 +86,29 @@ def _cluster(address: str) -> Iterator[tuple[Executor, int]]:
                 f"--dask {address}: the same part was lost with several workers, perhaps for want of memory: nothing "
                 f"is said of the file ({str(error).splitlines()[0]})"
             ) from None
+
+
+def _require_scheduler(address: str) -> None:
+    """Ask who is there, and wait no longer than that.
+
+    A client that is made at once waits for ever where something else listens, and where the address is none it fails in
+    a way that leaves it half open.
+    """
+    try:
+        identity = asyncio.run(asyncio.wait_for(_identity_at(address), PATIENCE))
+    except TimeoutError:
+        raise PlatformError(f"--dask {address}: no scheduler answers there within {PATIENCE:g} s") from None
+    except Exception as error:  # noqa: BLE001 - each transport has its own
+        raise PlatformError(f"--dask {address}: no scheduler can be asked there ({error})") from None
+    if identity.get("type") != "Scheduler":
+        raise PlatformError(f"--dask {address}: there is a {identity.get('type')}, expected a Scheduler")
+
+
+async def _identity_at(address: str) -> dict[str, Any]:
+    core: Any = importlib.import_module("distributed.core")
+    async with core.rpc(address) as remote:
+        identity: dict[str, Any] = await remote.identity()
+    return identity
 
 
 def _version_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - Dask has no annotations

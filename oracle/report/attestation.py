@@ -234,6 +234,8 @@ def mismatches(said: Attested, claims: Sequence[Mapping[str, Any]], files: Seque
 
 def _told(claim: Mapping[str, Any]) -> str:
     sentence, lr, step = (claim.get(name) for name in ("sentence", "learning_rate", "next_step"))
+    if isinstance(step, float) and step.is_integer():
+        step = int(step)
     return f"{sentence}, at lr {lr}, update {step} ({claim.get('coordinates')} coordinates)"
 
 

@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -134,11 +135,29 @@ def test_a_part_that_kills_every_worker_is_no_verdict(cluster: Any) -> None:  # 
         raise distributed.KilledWorker("part", SimpleNamespace(address="tcp://10.0.0.7:1"), 3)
 
 
+def refused(address: str) -> str:
+    """Why a cluster is refused, in at most one line."""
+    with pytest.raises(PlatformError) as error, deciding(1, address):
+        pass
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 def test_where_no_scheduler_answers_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed: extra 'dask'")
     monkeypatch.setattr(audit_workers, "PATIENCE", 0.5)
-    with (
-        pytest.raises(PlatformError, match=r"--dask tcp://127.0.0.1:1: no scheduler answers there"),
-        deciding(1, "tcp://127.0.0.1:1"),
-    ):
-        pass
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for address in ("tcp://127.0.0.1:1", f"tcp://127.0.0.1:{silent.getsockname()[1]}"):
+            assert refused(address) == f"--dask {address}: no scheduler answers there within 0.5 s"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "", "tcp://host", "http://127.0.0.1:80", "ucx://127.0.0.1:1"])
+def test_what_is_no_address_is_refused_before_a_client_is_made(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: extra 'dask'")
+    monkeypatch.delattr(distributed, "Client")
+    assert refused(address).startswith(f"--dask {address}: no scheduler can be asked there (")
+
+
+def test_a_worker_is_no_scheduler(cluster: Any) -> None:  # noqa: ANN401 - as above
+    address = cluster.workers[0].worker_address
+    assert refused(address) == f"--dask {address}: there is a Worker, expected a Scheduler"

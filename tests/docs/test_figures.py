@@ -82,7 +82,7 @@ def test_the_page_about_trajectories_is_what_the_program_would_write() -> None:
     now = page(
         Trajectory(plan, names, courses),
         command="",
-        claims=[Claim(Tolerance(0.5), GradientBound(0.5), "torch-2.13/single")],
+        claims=[Claim(Tolerance(0.01), GradientBound(1.0), "torch-2.13/single")],
         what="N parameters, `x`",
         picture="trajectory.png",
     )

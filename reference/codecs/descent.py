@@ -17,7 +17,8 @@ HIGH = (1.0, 0.9999, 0.9997, 0.999, 0.997, 0.99, 0.97)
 Choice = tuple[int, int, int, int]
 
 _ROUNDS = 3
-COARSE = 4  #: every fourth coordinate shows the way, all of them decide
+COARSE = 4  #: every fourth coordinate shows the way among all candidates, all of them decide among what is near
+_NEAR = 2  #: candidates to either side
 _AXES = 4
 
 
@@ -29,13 +30,14 @@ def make_search(cost: Callable[[Any, Choice, int, int], int], jit: Jit = as_is) 
     """
     lows, highs = len(LOW), len(HIGH)
 
-    def descend(data: Any, choice: Choice, step: int) -> Choice:  # noqa: ANN401 - whatever `cost` takes
+    def descend(data: Any, choice: Choice, step: int, reach: int) -> Choice:  # noqa: ANN401 - whatever `cost` takes
         best = cost(data, choice, step, 1 << 62)
         unchanged = 0
         for turn in range(_AXES * _ROUNDS):
             axis = (turn + 2) % _AXES  # the second moment first: it decides more
-            before = best
-            for candidate in range(highs if axis % 2 == 1 else lows):
+            before, middle = best, choice[axis]
+            ends = highs if axis % 2 == 1 else lows
+            for candidate in range(max(0, middle - reach), min(ends, middle + reach + 1)):
                 m_low, m_high, v_low, v_high = choice
                 trial = (
                     candidate if axis == 0 else m_low,
@@ -53,10 +55,10 @@ def make_search(cost: Callable[[Any, Choice, int, int], int], jit: Jit = as_is) 
                 break
         return choice
 
-    descent: Callable[[Any, Choice, int], Choice] = jit(descend)
+    descent: Callable[[Any, Choice, int, int], Choice] = jit(descend)
 
     def search(data: Any, choice: Choice) -> Choice:  # noqa: ANN401 - as above
-        return descent(data, descent(data, choice, COARSE), 1)
+        return descent(data, descent(data, choice, COARSE, lows), 1, _NEAR)
 
     result: Callable[[Any, Choice], Choice] = jit(search)
     return result

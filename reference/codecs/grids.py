@@ -76,6 +76,11 @@ class SpacedGrid(Grid, Protocol):
         ...
 
     @staticmethod
+    def magnitude(position: Tensor) -> Tensor:
+        """What is at positions, in units of the scale; to a few units in the last place, for choosing grids too."""
+        ...
+
+    @staticmethod
     def fitted(low: Tensor, high: Tensor, levels: int) -> tuple[Tensor, Tensor]:
         """Origins and pitches, int64, of grids that reach about from `low` to `high`, positions in octaves."""
         ...
@@ -151,6 +156,11 @@ class LogGrid:
     def position(magnitude: Tensor) -> Tensor:
         """See `SpacedGrid`."""
         return magnitude.double().log2()
+
+    @classmethod
+    def magnitude(cls, position: Tensor) -> Tensor:
+        """See `SpacedGrid`."""
+        return (position / cls.units).float().exp2()
 
     @classmethod
     def fitted(cls, low: Tensor, high: Tensor, levels: int) -> tuple[Tensor, Tensor]:
@@ -242,6 +252,11 @@ class FloatGrid:
     def position(cls, magnitude: Tensor) -> Tensor:
         """See `SpacedGrid`."""
         return magnitude.view(torch.int32).double() / cls.units
+
+    @staticmethod
+    def magnitude(position: Tensor) -> Tensor:
+        """See `SpacedGrid`."""
+        return position.to(torch.int32).view(torch.float32)
 
     @classmethod
     def fitted(cls, low: Tensor, high: Tensor, levels: int) -> tuple[Tensor, Tensor]:

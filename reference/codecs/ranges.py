@@ -55,6 +55,8 @@ _RUN_SAMPLE = 1 << 8
 #: Coordinates that a choice is judged by.
 _COST_SAMPLE = 1 << 12
 FIRST: Choice = (2, 1, 2, 1)
+#: A magnitude that is in every grid's reach, for a run that has none.
+_OF_NONE = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Sample:
 
 
 def quantiles_of(values: Tensor, usable: Tensor, *quantiles: Sequence[float]) -> list[Tensor]:
-    """Quantiles of what is usable in each run, float64, (runs, quantiles), for each list of them; 0 of an empty run."""
+    """Quantiles of what is usable in each run, (runs, quantiles), for each list of them; 0 of an empty run."""
     # NumPy's sort is vectorised where the processor allows it.
     ordered = torch.from_numpy(np.sort(torch.where(usable, values, torch.inf).numpy(), axis=1))
     count = usable.sum(dim=1, keepdim=True)
@@ -113,10 +115,9 @@ class Moment:
     def __init__(self, kind: type[SpacedGrid], levels: int, magnitude: Tensor, usable: Tensor, judged: Tensor) -> None:
         """Of all runs; `judged` are the indices, in the flattened sample, of the coordinates that decide."""
         self.kind, self.levels = kind, levels
-        one = torch.ones(())
-        position = kind.position(torch.where(usable, magnitude, one))
-        self._low, self._high = quantiles_of(position, usable, LOW, HIGH)
-        self._position = position.flatten()[judged] * kind.units
+        ends = quantiles_of(magnitude, usable, LOW, HIGH)
+        self._low, self._high = (kind.position(torch.where(end > 0, end, _OF_NONE)) for end in ends)
+        self._position = kind.position(magnitude.flatten()[judged]) * kind.units
         self._run = judged // magnitude.shape[1]
 
     def grid(self, low: int, high: int) -> tuple[Tensor, Tensor]:
@@ -133,7 +134,7 @@ class Moment:
         """All choices where there is one run, for compiled code."""
         low, high = torch.cartesian_prod(self._low[0], self._high[0]).T
         origin, pitch = self.kind.fitted(low, high, self.levels)
-        levels = self.kind.level_of(torch.arange(self.levels), origin.unsqueeze(1), pitch.unsqueeze(1))
+        levels = self.kind.magnitude(origin.unsqueeze(1) + torch.arange(self.levels) * pitch.unsqueeze(1))
         arrays = (self._position, origin, pitch, levels)
         return Candidates(*(x.numpy() for x in arrays))
 

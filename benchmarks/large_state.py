@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import torch
@@ -25,25 +26,86 @@ from trained_state import checkpoint_option
 _GMC = (sys.executable, "-c", "import sys; from guarded_moments.oracle.cli import main; sys.exit(main())")
 
 
-@dataclass(frozen=True)
-class _Run:
+class Run(NamedTuple):
     """What one command took."""
 
     seconds: float
     processor: float  #: seconds of all processors together
     peak: int  #: bytes resident at most, pages of mapped files included, in the largest of its processes
 
-    @classmethod
-    def of(cls, *arguments: str) -> _Run:
-        print("$ gmc", *arguments, file=sys.stderr)  # noqa: T201 - progress
-        started = time.perf_counter()
-        process = subprocess.Popen([*_GMC, *arguments])  # noqa: S603 - this package's own command
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise click.ClickException(f"gmc {arguments[0]} ended with status {process.returncode}")
-        peak = 1024 * usage.ru_maxrss
-        return cls(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, peak)
+
+def measured(*arguments: str) -> Run:
+    """Run a command of this package, in a process of its own."""
+    print("$ gmc", *arguments, file=sys.stderr)  # noqa: T201 - progress
+    started = time.perf_counter()
+    process = subprocess.Popen([*_GMC, *arguments])  # noqa: S603 - this package's own command
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise click.ClickException(f"gmc {arguments[0]} ended with status {process.returncode}")
+    return Run(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss)
+
+
+class Size(NamedTuple):
+    """How large the state is."""
+
+    coordinates: int
+    tensors: int
+    largest: int  #: coordinates of the largest tensor
+    native: int  #: bytes of the checkpoint
+    compressed: int  #: bytes of the file
+
+
+_HEAD = """
+{coordinates:,} coordinates of {tensors} tensors, the largest of {largest:,}: the state of the main job with its tensors
+repeated.  Codec {codec}, `tau` 0.01, `G` 1; {native} become {compressed}.  {platform}, {cores} cores, {memory} of
+memory, of which the machine did other work too.
+"""
+_FOOT = """
+Files are read, written, flushed to the device, read back and compared in these times.  Resident memory is that of a
+command's largest process, pages of mapped files included: these the system takes back when it needs them.  What `gmc`
+keeps itself are the codes; of everything else it has a part at a time.
+"""
+
+
+def page(runs: Mapping[str, Run], size: Size, codec: str, command: str) -> str:
+    """The page of the documentation.
+
+    Args:
+        runs: by command.
+        size: of the state.
+        codec: of the file.
+        command: that makes the page again.
+    """
+    facts = {
+        **size._asdict(),
+        "codec": codec,
+        "native": _gigabytes(size.native),
+        "compressed": _gigabytes(size.compressed),
+        "platform": platform_description(),
+        "cores": os.cpu_count(),
+        "memory": _gigabytes(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+    }
+    lines = [
+        "# A large state",
+        "",
+        "Generated, never edited, on a state that `make audit` trains:",
+        "",
+        f"    {command}",
+        "",
+        " ".join(_HEAD.format(**facts).split("\n")).strip(),
+        "",
+        "| command | seconds | processor seconds | million coordinates a second | most memory resident |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {name} | {run.seconds:.0f} | {run.processor:.0f} | {size.coordinates / run.seconds / 1e6:.2f} | "
+            f"{_gigabytes(run.peak)} |"
+            for name, run in runs.items()
+        ),
+        "",
+        " ".join(_FOOT.split("\n")).strip(),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def tiled(state: StateDict, coordinates: int) -> StateDict:
@@ -83,45 +145,21 @@ def main(checkpoint: Path, coordinates: int, codec: str, workers: int, folder: P
     native, compressed, recovered = (str(folder / name) for name in ("native.pt", "state.gmc", "recovered.pt"))
     torch.save(tiled(load_state_dict(checkpoint), coordinates), native)
     runs = {
-        "compress": _Run.of(
+        "compress": measured(
             "compress", native, compressed, "--tolerance", "0.01", "--grad-bound", "1.0", "--codec", codec, "--force"
         ),
-        "recover": _Run.of("recover", compressed, recovered, "--force"),
-        f"audit, {workers} workers": _Run.of("audit", compressed, "--native", native, "--workers", str(workers)),
+        "recover": measured("recover", compressed, recovered, "--force"),
+        f"audit, {workers} workers": measured("audit", compressed, "--native", native, "--workers", str(workers)),
     }
     state = read(Path(compressed))
-    sizes = [Path(name).stat().st_size for name in (native, compressed)]
-    largest = max(tensor.numel for tensor in state.tensors)
-    lines = [
-        "# A large state",
-        "",
-        "Generated, never edited, on a state that `make audit` trains:",
-        "",
-        f"    python benchmarks/large_state.py --coordinates {coordinates} --output docs/large-state.md",
-        "",
-        (
-            f"{state.coordinates:,} coordinates of {len(state.tensors)} tensors, the largest of {largest:,}: the state "
-            f"of the main job with its tensors repeated.  Codec {codec}, `tau` 0.01, `G` 1; {_gigabytes(sizes[0])} "
-            f"become {_gigabytes(sizes[1])}.  {platform_description()}, {os.cpu_count()} cores, "
-            f"{_gigabytes(os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))} of memory, of which the machine "
-            "did other work too."
-        ),
-        "",
-        "| command | seconds | processor seconds | million coordinates a second | most memory resident |",
-        "|---|---:|---:|---:|---:|",
-        *(
-            f"| {name} | {run.seconds:.0f} | {run.processor:.0f} | {state.coordinates / run.seconds / 1e6:.2f} | "
-            f"{_gigabytes(run.peak)} |"
-            for name, run in runs.items()
-        ),
-        "",
-        (
-            "Files are read, written, flushed to the device, read back and compared in these times.  Resident memory "
-            "is that of a command's largest process, pages of mapped files included: these the system takes back when "
-            "it needs them.  What `gmc` keeps itself are the codes; of everything else it has a part at a time."
-        ),
-    ]
-    text = "\n".join(lines) + "\n"
+    size = Size(
+        state.coordinates,
+        len(state.tensors),
+        max(tensor.numel for tensor in state.tensors),
+        *(Path(name).stat().st_size for name in (native, compressed)),
+    )
+    command = f"python benchmarks/large_state.py --coordinates {coordinates} --output docs/large-state.md"
+    text = page(runs, size, codec, command)
     if output is None:
         print(text, end="")  # noqa: T201 - its output
     else:

@@ -103,7 +103,7 @@ def main(checkpoint: Path, updates: int, tolerance: float, output: Path | None) 
             run.optimizer.step()
             if update % 10 == 0:
                 click.echo(f"\r{update} of {updates} updates", err=True, nl=False)
-    text = _page(rows, tolerance, states[0].coordinates)
+    text = page(rows, tolerance, states[0].coordinates)
     if output is None:
         click.echo(text)
     else:
@@ -126,7 +126,8 @@ def _seen(native: Sequence[torch.Tensor], recovered: Sequence[torch.Tensor], lr:
     return Seen(largest / lr, beyond)
 
 
-def _page(rows: Sequence[Sequence[Seen]], tolerance: float, coordinates: int) -> str:
+def page(rows: Sequence[Sequence[Seen]], tolerance: float, coordinates: int) -> str:
+    """The page of the documentation."""
     updates = len(rows)
     lines = [
         _PAGE.format(

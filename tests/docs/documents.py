@@ -51,3 +51,11 @@ def masked(line: str) -> str:
     line = re.sub(r"state\[\d+\] \([\w.]+\)\[[\d, ]+\]", "PLACE", line)
     line = re.sub(r"-?0x[0-9a-f.]+p[+-]\d+ \[[0-9a-f]{8}\]", "VALUE", line)
     return re.sub(r"\d[\d,]*(\.\d+)?(e-?\d+)?", "N", line)
+
+
+def shape(text: str) -> list[str]:
+    """A page with every figure masked, and columns of one width."""
+    text = re.sub(r"\([^()|]* to [^()|]*\)", "", text)  # a spread, which is absent where all runs agree
+    text = re.sub(r"`[^`]*`|torch-[\w./-]+|torch [\w.+]+|capability \w+", "WORD", text)
+    text = re.sub(r"-?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "N", text)
+    return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if not line.startswith("    ")]

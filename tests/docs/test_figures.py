@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.docs.documents import DOCS, ROOT
+from tests.docs.documents import DOCS, ROOT, shape
 from tests.oracle.cli.running import run_well
 
 from guarded_moments.oracle.trajectory import CONTROLS, NATIVE, OTHER_ORDER, RECOVERED, Course, Plan, Point, Trajectory
@@ -38,14 +38,6 @@ SAYING_SO = re.compile(r"\b(never edited|do not edit)\b", re.IGNORECASE)
 
 def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-
-
-def shape(text: str) -> list[str]:
-    """A page with every figure masked, and columns of one width."""
-    text = re.sub(r"\([^()|]* to [^()|]*\)", "", text)  # a spread, which is absent where all runs agree
-    text = re.sub(r"`[^`]*`|torch-[\w./-]+|torch [\w.+]+|capability \w+", "WORD", text)
-    text = re.sub(r"-?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "N", text)
-    return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if not line.startswith("    ")]
 
 
 def test_a_page_that_a_command_wrote_names_the_command() -> None:
@@ -108,6 +100,25 @@ def test_the_page_about_parts_is_what_the_program_would_write() -> None:
     written = (DOCS / "audit-in-parts.md").read_text(encoding="utf-8")
 
     assert shape(written) == shape(now), "make parts"
+
+
+def test_the_page_about_a_large_state_is_what_the_program_would_write() -> None:
+    large = benchmark("large_state")
+    runs = {name: large.Run(20.0, 20.0, 1 << 30) for name in ("compress", "recover", "audit, 2 workers")}
+    now = large.page(runs, large.Size(1, 1, 1, 1, 1), "log8", "python benchmarks/large_state.py")
+
+    written = (DOCS / "large-state.md").read_text(encoding="utf-8")
+
+    assert shape(written) == shape(now), "make large"
+
+
+def test_the_page_about_shared_gradients_is_what_the_program_would_write() -> None:
+    open_loop = benchmark("open_loop")
+    rows = [[open_loop.Seen(0.005, 0)] * len(open_loop.HORIZONS) for _ in range(300)]
+
+    written = (DOCS / "open-loop.md").read_text(encoding="utf-8")
+
+    assert shape(written) == shape(open_loop.page(rows, 0.01, 1)), "make open-loop"
 
 
 def test_the_page_about_bits_and_tolerances_is_what_the_program_would_write(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The benchmark and its sweeps: what is counted and shown is what was done, on a state small enough to check."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from tests.docs.documents import DOCS, shape
 from tests.oracle.cli.checkpoints import only, trained
 from tests.oracle.cli.running import gmc, read_json, run_well
 
@@ -109,6 +111,16 @@ def test_the_json_is_the_page(found: Benchmark) -> None:
         assert f"| {row['claim']} | {row['published']} | {row['measured']} |" in page
     assert len(data["claims"]) == 7
     assert "    gmc bench optimizer.pt\n" in page
+
+
+def test_the_page_in_the_docs_is_what_the_program_would_write(found: Benchmark) -> None:
+    spreads = {"encode": [1.0, 2.0], "decode": [1.0, 2.0]}
+    there = dict.fromkeys(PEERS, spreads)
+    now = dataclasses.replace(found, peers=there, versions=dict.fromkeys(PEERS, "1.0"))
+
+    written = (DOCS / "benchmark.md").read_text(encoding="utf-8")
+
+    assert shape(written) == shape(markdown(now, "gmc bench")), "make figures"
 
 
 def test_an_infinite_bound_is_json_too(native: dict[str, Any]) -> None:

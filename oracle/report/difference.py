@@ -37,7 +37,7 @@ def difference(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:  # noq
     require_report(earlier)
     try:
         kinds = {
-            "the claim": _named({"claims": _sentences(earlier)}, {"claims": _sentences(later)}, ("claims",)),
+            "the claim": _mapped(_claimed(earlier), _claimed(later)),
             "the verdict": _named(earlier["verdict"], later["verdict"], _OF_A_VERDICT),
             "how steps are known": _keyed(earlier["assurance"], later["assurance"], "step", ("word",)),
             "what is not covered": _keyed(
@@ -71,8 +71,14 @@ def require_report(data: Any) -> None:  # noqa: ANN401 - whatever a file holds
 _Row = dict[str, str]
 
 
-def _sentences(report: Mapping[str, Any]) -> str:
-    return "; ".join(claim["sentence"] for claim in report["claims"])
+def _claimed(report: Mapping[str, Any]) -> dict[str, str]:
+    """What all claims of a report say, and of which learning rates and updates."""
+    claims = report["claims"]
+    return {
+        "claims": "; ".join(claim["sentence"] for claim in claims),
+        "learning rates": "; ".join(", ".join(map(_text, claim["learning_rates"])) for claim in claims),
+        "number of the first update": "; ".join(", ".join(map(_text, claim["next_steps"])) for claim in claims),
+    }
 
 
 def _row(what: str, before: object, after: object) -> _Row:

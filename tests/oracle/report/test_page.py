@@ -181,6 +181,17 @@ def test_the_difference_view_shows_what_changed(reported: Reported, tmp_path: Pa
     assert page(reported.facts, difference(reported.facts, reported.facts)).count("has changed") == 1
 
 
+def test_another_update_or_learning_rate_is_a_change_of_the_claim(reported: Reported) -> None:
+    earlier = copy.deepcopy(reported.facts)
+    (claim,) = reported.facts["claims"]
+    earlier["claims"][0] |= {"next_steps": [7.0], "learning_rates": [0.5]}
+    (kind,) = difference(earlier, reported.facts)["kinds"]
+
+    assert kind["kind"] == "the claim"
+    after = [", ".join(f"{x:.8g}" for x in claim[name]) for name in ("learning_rates", "next_steps")]
+    assert [(row["before"], row["after"]) for row in kind["rows"]] == [("0.5", after[0]), ("7", after[1])]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

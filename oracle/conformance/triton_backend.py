@@ -15,15 +15,9 @@ from guarded_moments.reference.codecs import Codes as CodecCodes
 from guarded_moments.reference.codecs import Log8
 from guarded_moments.reference.guard import GuardConstants, in_domain
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
-from guarded_moments.reference.kernels.triton_codecs import (
-    TritonKernel,
-    constants_array,
-    judge_kernel,
-    launch,
-    make_judge,
-    make_update_at,
-    update_kernel,
-)
+from guarded_moments.reference.kernels.triton_codecs import TritonKernel
+from guarded_moments.reference.kernels.triton_formulas import constants_array, make_judge, make_update_at
+from guarded_moments.reference.kernels.triton_kernels import judge_kernel, launch, update_kernel
 from guarded_moments.reference.op_models import OpModel, SquareRoot
 
 

@@ -26,7 +26,7 @@ tl: Any = pytest.importorskip("triton.language")
 
 from guarded_moments.oracle.conformance.triton_backend import TritonBackend  # noqa: E402 - with the extra
 from guarded_moments.reference.arithmetic import triton_operations  # noqa: E402
-from guarded_moments.reference.kernels import triton_codecs  # noqa: E402
+from guarded_moments.reference.kernels import triton_formulas, triton_kernels  # noqa: E402
 from guarded_moments.reference.kernels.loops import Halves, OnBits, OnTable  # noqa: E402
 from guarded_moments.reference.kernels.triton_codecs import TritonKernel  # noqa: E402
 from guarded_moments.reference.kernels.triton_loops import domain, loops_for  # noqa: E402
@@ -50,7 +50,7 @@ each_device = pytest.mark.parametrize("device", DEVICES)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test makes with a changed arithmetic is not the next one's."""
     yield
-    for made in (triton_codecs.make_judge, triton_codecs.make_step_at, triton_codecs.make_update_at):
+    for made in (triton_formulas.make_judge, triton_formulas.make_step_at, triton_formulas.make_update_at):
         made.cache_clear()
 
 
@@ -98,7 +98,7 @@ def test_a_negation_that_loses_the_sign_of_zero_is_caught(monkeypatch: pytest.Mo
         return -a
 
     monkeypatch.setattr(triton_operations, "_negate", negate)
-    triton_codecs.make_update_at.cache_clear()
+    triton_formulas.make_update_at.cache_clear()
     with pytest.raises(NonConformance, match="zero of the other sign"):
         requirement("OPS-2").judge(Trial(Adapted(TritonBackend()), 1))
 
@@ -106,7 +106,7 @@ def test_a_negation_that_loses_the_sign_of_zero_is_caught(monkeypatch: pytest.Mo
 def test_what_has_no_kernels_is_refused() -> None:
     platform = IMPLEMENTATIONS["torch-2.13-cpu-avx2/single"].body
     with pytest.raises(UnsupportedError, match="vector library's, which Triton has not"):
-        triton_codecs.make_update_at(platform, ADAMW, interpreted=True)
+        triton_formulas.make_update_at(platform, ADAMW, interpreted=True)
     kernel, _ = kernels_of(CODECS["lin8-1"], "cpu")
     codes = kernel.encode(torch.ones(5), torch.ones(5))
     with pytest.raises(FormatError, match="0 codes stand for exact pairs, of which there are 1"):
@@ -177,7 +177,7 @@ def fusions_of(model: OpModel, options: StepOptions) -> int:
 
 def of_guarded(kind: type) -> dict[str, Any]:
     loops = loops_for(kind, interpreted=False)
-    judge = triton_codecs.make_judge(interpreted=False)
+    judge = triton_formulas.make_judge(interpreted=False)
     return {
         "nearest": loops.nearest,
         "level": loops.level,
@@ -191,14 +191,14 @@ def of_step(model: OpModel) -> dict[str, Any]:
     return {
         "level": loops_for(OnBits, interpreted=False).level,
         "running": triton_operations.running_sum(interpreted=False),
-        "step": triton_codecs.make_step_at(model, ADAMW, interpreted=False),
+        "step": triton_formulas.make_step_at(model, ADAMW, interpreted=False),
         **_CODES,
     }
 
 
 @pytest.mark.parametrize("kind", [OnTable, OnBits, Halves])
 def test_the_guard_s_instructions_round_correctly_and_fuse_nothing(kind: type) -> None:
-    found = instructions(triton_codecs.guarded_kernel, of_guarded(kind), {"k_ptr": "*fp64"})
+    found = instructions(triton_kernels.guarded_kernel, of_guarded(kind), {"k_ptr": "*fp64"})
     assert found["div.rn.f64"] > 0
     assert found["sqrt.rn.f64"] > 0
     assert not_rounded_once(found) == []
@@ -207,7 +207,7 @@ def test_the_guard_s_instructions_round_correctly_and_fuse_nothing(kind: type) -
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_a_step_s_instructions_are_its_op_model_s(model: OpModel) -> None:
-    found = instructions(triton_codecs.step_kernel, of_step(model), {})
+    found = instructions(triton_kernels.step_kernel, of_step(model), {})
     lanes = found["sqrt.rn.f32"]  # one root an element
     assert lanes > 0
     assert not_rounded_once(found) == []
@@ -220,7 +220,7 @@ def test_contraction_is_seen() -> None:
     """Seeded: the option that Triton's versions have different defaults of."""
     model = MODELS["torch-2.13-cpu-default/fused/body"]
     assert fusions_of(model, ADAMW) == 0
-    assert fused(instructions(triton_codecs.step_kernel, of_step(model), {}, contracted=True)) > 0
+    assert fused(instructions(triton_kernels.step_kernel, of_step(model), {}, contracted=True)) > 0
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_approximate_instructions_are_seen(name: str, source: str, seen: str, mo
     """Seeded: what one writes without a second thought."""
     wrong = {"a / b": _plain_division, "tl.sqrt(a)": _plain_root}[source]
     monkeypatch.setattr(triton_operations, name, wrong)
-    triton_codecs.make_step_at.cache_clear()
-    found = instructions(triton_codecs.step_kernel, of_step(MODELS["torch-2.13-cpu-default/fused/body"]), {})
+    triton_formulas.make_step_at.cache_clear()
+    found = instructions(triton_kernels.step_kernel, of_step(MODELS["torch-2.13-cpu-default/fused/body"]), {})
     assert not_rounded_once(found) == [seen]
 
 

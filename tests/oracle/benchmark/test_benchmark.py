@@ -116,7 +116,7 @@ def test_the_json_is_the_page(found: Benchmark) -> None:
 def test_the_page_in_the_docs_is_what_the_program_would_write(found: Benchmark) -> None:
     spreads = {"encode": [1.0, 2.0], "decode": [1.0, 2.0]}
     there = dict.fromkeys(PEERS, spreads)
-    now = dataclasses.replace(found, peers=there, versions=dict.fromkeys(PEERS, "1.0"))
+    now = dataclasses.replace(found, peers=there, versions=dict.fromkeys(PEERS, "1.0.0"))
 
     written = (DOCS / "benchmark.md").read_text(encoding="utf-8")
 

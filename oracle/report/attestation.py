@@ -55,7 +55,8 @@ class Claims:
             stated = {
                 "op_model": tensor.implementation,
                 "tolerance": claim.tolerance.value,
-                "gradient_bound": claim.gradient_bound.value,
+                "gradient_bound": claim.largest_of_sequence,
+                "horizon": str(claim.horizon),
                 "learning_rate": tensor.lr,
                 "next_step": tensor.next_step,
             }

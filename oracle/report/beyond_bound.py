@@ -32,11 +32,11 @@ class BeyondBound:
         implementation = implementation_named(stretch.claim.implementation)
         constants = constants_of(stretch.parameter, unbounded, implementation, stretch.lr)
         self.limit = min(self.limit, constants.gradient_bound)
-        if self.found is not None or math.isinf(stretch.claim.gradient_bound.value):
+        if self.found is not None or math.isinf(stretch.claim.largest_of_sequence):
             return
         decisions = decide(constants, stretch.trajectories, stretch.states)
         self.decided += len(stretch.positions)
-        beyond = decisions.witness.abs().double() > stretch.claim.gradient_bound.value
+        beyond = decisions.witness.abs().double() > stretch.claim.largest_of_sequence
         # A coordinate that violates the claim itself says nothing about larger gradients.
         within = (decisions.verdict == Verdict.UNSAFE) & ~beyond
         self.undecided += int((within | (decisions.verdict == Verdict.UNDECIDED)).sum())

@@ -109,7 +109,7 @@ def _claims(result: Audit, gatherer: Gatherer) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for claim, counted, more in zip(gatherer.claims, result.tensors, gatherer.tensors, strict=True):
         implementation = implementation_named(claim.implementation)
-        bound = claim.gradient_bound.value
+        bound = claim.largest_of_sequence
         entry = found.setdefault(
             claim.sentence(),
             {

@@ -50,7 +50,8 @@ def _coordinate(optional: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def report_schema() -> dict[str, Any]:
     """Of what `facts_of` returns."""
-    extra = dict.fromkeys(("first_gradient", "parameter", "recovered_run", "native_update", "recovered_update"), _TEXT)
+    texts = ("first_gradient", "parameter", "recovered_run", "native_update", "recovered_update")
+    extra = {"at_update": _COUNT} | dict.fromkeys(texts, _TEXT)
     violation = _coordinate()
     violation["properties"].pop("op_model")
     violation["required"].remove("op_model")

@@ -26,7 +26,7 @@ from guarded_moments.oracle.trajectories import Trajectories
 from guarded_moments.reference.adam import Decay, Scalars, make_moments, make_step, make_update
 from guarded_moments.reference.arithmetic import NumpyBinary32, TorchBinary32
 from guarded_moments.reference.checkpoint.encoding import scalars_of
-from guarded_moments.reference.claim import Horizon
+from guarded_moments.reference.claim import LARGEST_GRADIENT, Horizon
 from guarded_moments.reference.errors import GuardedMomentsError
 from guarded_moments.reference.floats import hex_of, round_to_binary32
 from guarded_moments.reference.guard.search import CellBounds, States, largest_gradient
@@ -36,6 +36,7 @@ _MAGNITUDES = 48  #: of gradients, of each sign
 _BELOW, _ABOVE = 2.0**-10, 2.0**12  #: times the scale at which the denominator bends
 #: How many were tried, the largest deviation among them in learning rates, and what it takes.
 _Case = tuple[int, float, dict[str, Any]]
+_BEFORE = 9  #: updates before the one that is looked at, where all are claimed
 _PARAMETERS = tuple(mantissa * 2.0**exponent for exponent in range(-16, 8) for mantissa in (1.0, 1.25, 1.5, 1.75))
 
 
@@ -74,10 +75,9 @@ def uncovered(nearest: Sequence[Followed], smallest: Sequence[Followed], beyond:
     """Everything that the claim leaves out and a single coordinate can show."""
     if not nearest:
         return []
-    later = [second_update(nearest)] if nearest[0].stretch.claim.horizon == Horizon.FIRST else []
     return [
         gradients_above_the_bound(nearest, beyond),
-        *later,
+        later_update(nearest),
         another_op_model(nearest),
         flush_to_zero([*nearest, *smallest]),
         rounding_of_the_parameter(nearest),
@@ -87,7 +87,7 @@ def uncovered(nearest: Sequence[Followed], smallest: Sequence[Followed], beyond:
 def gradients_of(followed: Followed) -> Tensor:
     """Gradients of the claim spread over magnitudes, both signs, zero, the bound, and the worst known; float32."""
     constants = followed.stretch.constants
-    limit = largest_gradient(constants)
+    limit = min(largest_gradient(constants), followed.stretch.claim.largest_of_sequence)
     scale = float(CellBounds(constants, followed.states).scale())
     ends = torch.tensor([max(scale * _BELOW, 2.0**-149), max(scale * _ABOVE, 2.0**-148)], dtype=torch.float64).log2()
     magnitude = torch.linspace(float(ends[0]), float(ends[1]), _MAGNITUDES, dtype=torch.float64).exp2()
@@ -97,7 +97,7 @@ def gradients_of(followed: Followed) -> Tensor:
 
 def gradients_above_the_bound(nearest: Sequence[Followed], beyond: BeyondBound) -> Uncovered:
     """Decided for every coordinate up to the overflow limit; above it the moments themselves are infinite."""
-    bound, tolerance = nearest[0].stretch.claim.gradient_bound.value, nearest[0].stretch.claim.tolerance.value
+    bound, tolerance = nearest[0].stretch.claim.largest_of_sequence, nearest[0].stretch.claim.tolerance.value
     what = (
         f"a gradient above the op model's overflow limit, {beyond.limit:.6g}, an infinite one, or NaN"
         if math.isinf(bound)
@@ -109,8 +109,8 @@ def gradients_above_the_bound(nearest: Sequence[Followed], beyond: BeyondBound) 
     settled = None
     if not math.isinf(bound):
         settled = (
-            f"none of the {beyond.decided:,} coordinates violates at any gradient up to the op model's overflow limit, "
-            f"{beyond.limit:.6g}: decided as the claim itself"
+            f"at the first update none of the {beyond.decided:,} coordinates violates for any gradient up to the op "
+            f"model's overflow limit, {beyond.limit:.6g}: decided as the claim itself"
             if beyond.undecided == 0
             else f"{beyond.undecided:,} of {beyond.decided:,} coordinates are undecided up to the overflow limit"
         )
@@ -128,30 +128,46 @@ def gradients_above_the_bound(nearest: Sequence[Followed], beyond: BeyondBound) 
     return Uncovered("gradient", what, tolerance, 1, distance, case, settled)
 
 
-def second_update(nearest: Sequence[Followed]) -> Uncovered:
-    """The update after the first, both runs given the same two gradients."""
+def later_update(nearest: Sequence[Followed]) -> Uncovered:
+    """The update after the claim's horizon, both runs given one gradient at all updates before it, and then another.
+
+    Where every update is claimed, the later ones in exact arithmetic, some later one in binary32.
+    """
+    horizon = nearest[0].stretch.claim.horizon
+    before = _BEFORE if horizon.updates is None else horizon.updates
 
     def cases() -> Iterator[_Case]:
         for followed in nearest:
             stretch, g = followed.stretch, gradients_of(followed)
+            if horizon != Horizon.FIRST:
+                g = g.clamp(-LARGEST_GRADIENT, LARGEST_GRADIENT)  # many of the largest would overflow
             op = TorchBinary32()
             moments = make_moments(op, stretch.model, stretch.options)
-            first, second = (x.flatten() for x in torch.meshgrid(g, g, indexing="ij"))
             constants = Scalars(*(op.constant(value) for value in stretch.scalars))
-            m, v, m_hat, v_hat = (moment.expand(len(first)) for moment in followed.states)
-            after = States(*moments(m, v, first, constants), *moments(m_hat, v_hat, first, constants))
-            later = replace(stretch.parameter, next_step=stretch.parameter.next_step + 1)
+            m, v, m_hat, v_hat = (moment.expand(len(g)) for moment in followed.states)
+            for _ in range(before):
+                (m, v), (m_hat, v_hat) = moments(m, v, g, constants), moments(m_hat, v_hat, g, constants)
+            first, last = (
+                x.flatten() for x in torch.meshgrid(torch.arange(len(g)), torch.arange(len(g)), indexing="ij")
+            )
+            later = replace(stretch.parameter, next_step=stretch.parameter.next_step + before)
             scalars = scalars_of(later, implementation_named(stretch.claim.implementation), stretch.lr)
-            deviation = Trajectories(stretch.model, stretch.options, scalars).deviations(after, second) / stretch.lr
+            trajectories = Trajectories(stretch.model, stretch.options, scalars)
+            deviation = trajectories.deviations(States(m, v, m_hat, v_hat).select(first), g[last]) / stretch.lr
             most = int(deviation.argmax())
-            gradients = {"first_gradient": hex_of(float(first[most])), "gradient": hex_of(float(second[most]))}
+            gradients = {"first_gradient": hex_of(float(g[first[most]])), "gradient": hex_of(float(g[last[most]]))}
             yield (
                 deviation.numel(),
                 float(deviation[most]),
-                {**followed.as_json(), **gradients, "deviation": float(deviation[most])},
+                {**followed.as_json(), **gradients, "at_update": before + 1, "deviation": float(deviation[most])},
             )
 
-    return _largest("second-update", "the second update and all later ones", nearest, cases())
+    what = f"update {before + 1} and all later ones"
+    if horizon == Horizon.FIRST:
+        what = "the second update and all later ones"
+    elif horizon == Horizon.ALL:
+        what = f"the rounding of later updates, which are claimed in exact arithmetic; looked at is update {before + 1}"
+    return _largest("later-update", what, nearest, cases())
 
 
 def another_op_model(nearest: Sequence[Followed]) -> Uncovered:

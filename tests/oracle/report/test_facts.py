@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ from guarded_moments.oracle.report.uncovered import gradients_above_the_bound
 from guarded_moments.reference.arithmetic import NumpyBinary32
 from guarded_moments.reference.checkpoint import GuardedState, compress, load_state_dict, parameters_of, read, recover
 from guarded_moments.reference.checkpoint.optimizer_state import StateDict
+from guarded_moments.reference.claim import LARGEST_GRADIENT, Horizon
 from guarded_moments.reference.guard.enclosure import enclose
 
 LR, TOLERANCE = 1e-3, 0.01
@@ -127,20 +129,37 @@ def case_of(found: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(one)
 
 
-def test_the_second_update_deviates_in_torch_as_the_report_says(reported: Reported) -> None:
-    found = case_of(reported.facts, "second-update")
+@pytest.fixture(scope="module", params=["1", "3", "all"])
+def of_horizon(
+    request: pytest.FixtureRequest, reported: Reported, evidence: Evidence
+) -> tuple[str, dict[str, Any], list[StateDict]]:
+    """A horizon, the report of a file that has it, and the native and the recovered state."""
+    states = states_of(reported)
+    if request.param == "1":
+        return request.param, reported.facts, states
+    longer = compress(states[0], tolerance=TOLERANCE, grad_bound=math.inf, horizon=Horizon.parse(request.param))
+    return request.param, facts(longer, states[0], evidence, cases=True), [states[0], recover(longer)]
+
+
+def test_a_later_update_deviates_in_torch_as_the_report_says(
+    of_horizon: tuple[str, dict[str, Any], list[StateDict]],
+) -> None:
+    horizon, found, states = of_horizon
+    validate(found, report_schema())
+    found = case_of(found, "later-update")
     case = found["case"]
+    assert case["at_update"] == {"1": 2, "3": 4, "all": 10}[horizon]
     assert found["largest"] == case["deviation"] > 0
     assert found["is_counterexample"] == (found["largest"] > TOLERANCE)
-    first, second = float_of(case["first_gradient"]), float_of(case["gradient"])
+    before, last = float_of(case["first_gradient"]), float_of(case["gradient"])
     key = int(case["where"].split("[")[1].split("]")[0])
     moved = []
-    for state in states_of(reported):
+    for state in states:
         entry = state["state"][key]
         parameter = nn.Parameter(torch.zeros_like(entry["exp_avg"]))
         optimizer = torch.optim.AdamW([parameter], lr=LR)
         optimizer.state[parameter] = {name: value.clone() for name, value in entry.items()}
-        for gradient in (first, second):
+        for gradient in (*[before] * (case["at_update"] - 1), last):
             with torch.no_grad():
                 parameter.zero_()  # so that the step leaves the update itself
             parameter.grad = torch.full_like(parameter, gradient)
@@ -149,6 +168,24 @@ def test_the_second_update_deviates_in_torch_as_the_report_says(reported: Report
 
     deviation = abs(moved[1] - moved[0]) / Fraction(LR)
     assert float(deviation) == pytest.approx(case["deviation"], rel=1e-12), case
+
+
+def test_several_updates_are_claimed_for_no_larger_gradients_than_the_claim_says(
+    of_horizon: tuple[str, dict[str, Any], list[StateDict]],
+) -> None:
+    horizon, found, _ = of_horizon
+    (claim,) = found["claims"]
+    if horizon != "3":
+        assert claim["gradient_bound"] == (1.0 if horizon == "1" else "inf")
+        return
+
+    assert claim["gradient_bound"] == LARGEST_GRADIENT
+    assert f"|g| <= {LARGEST_GRADIENT:g}" in claim["sentence"]
+    largest = int(np.float32(LARGEST_GRADIENT).view(np.int32))
+    assert claim["gradients"] == 2 * (largest + 1)
+    assert case_of(found, "gradient")["what"].startswith(f"a gradient above {LARGEST_GRADIENT:g}")
+    for name in ("op-model", "flush-to-zero", "later-update"):
+        assert abs(float_of(case_of(found, name)["case"]["gradient"])) <= LARGEST_GRADIENT, name
 
 
 def test_the_rounding_of_the_parameter_happens_in_torch(reported: Reported) -> None:

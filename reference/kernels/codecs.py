@@ -99,7 +99,7 @@ class Kernel:
         def work(stretch: slice, exact: Tensor) -> None:
             loop(self._m, self._v, *(array[stretch] for array in arrays), bits(exact))
 
-        mapped(work, with_escapes(codes, count_escapes(type(self.codec)), escapes), threads)
+        mapped(work, with_escapes(codes, count_escapes(type(self.codec)), escapes, threads), threads)
         return m, v
 
     def _empty_codes(self, count: int) -> Codes:

@@ -106,7 +106,7 @@ class FirstStep:
             self._advance(self._implementation.models[1], others, exact[rank[escaped[places]]])
             here.p[places], here.m[places], here.v[places] = others.p, others.m, others.v
 
-        mapped(work, with_escapes(codes, count_escapes(type(self._kernel.codec)), escapes), workers)
+        mapped(work, with_escapes(codes, count_escapes(type(self._kernel.codec)), escapes, workers), workers)
         return m, v
 
     def _advance(self, model: OpModel, columns: Columns, exact: Tensor) -> None:

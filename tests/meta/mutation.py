@@ -35,19 +35,24 @@ ROOT = Path(__file__).parents[2]
 PRELOADED = (hypothesis, mpmath, numba, torch)
 TIMEOUT = 240  #: seconds of this process's clock a mutant; beyond, it counts as killed by running on
 
+#: Where the source of the formulas is run on symbols, and must be what the certificates are about.
+PROOFS = tuple(
+    f"../../proofs/test_{name}.py::test_the_source_as_it_is_fits_its_proof"
+    for name in ("cells", "cell_evaluation", "cell_deviation")
+)
 #: What each module's mutants are tried on, the quickest first.
 TESTS = {
     "closed_form": ("test_closed_form.py", "test_constants.py"),
     "constants": ("test_constants.py", "test_closed_form.py"),
     "slack": ("test_slack.py", "test_constants.py"),
     "real_update": ("test_constants.py", "test_slack.py"),
-    "cells": ("test_cells.py",),
+    "cells": ("test_cells.py", *PROOFS),
     "search": ("test_search.py", "test_cells.py", "test_cover.py"),
     "exact": ("test_exact.py",),
     "allowance": ("test_search.py", "test_exact.py"),
-    "signed_cells": ("test_signed_cells.py", "test_cover.py"),
-    "slopes": ("test_slopes.py",),
-    "cell_slack": ("test_signed_cells.py", "test_slack.py"),
+    "signed_cells": ("test_signed_cells.py", "test_exact.py", "test_cover.py"),
+    "slopes": ("test_slopes.py", *PROOFS),
+    "cell_slack": ("test_signed_cells.py", "test_slack.py", *PROOFS),
     "overflow": ("test_overflow.py",),
     "binary64_range": ("test_binary64_range.py",),
     "claim_constants": ("test_constants.py", "test_closed_form.py", "test_binary64_range.py"),
@@ -62,7 +67,29 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("exact", "compiled = len(judged) >= WORTH_COMPILING if compiled is None else compiled", "GtE to Gt"): "as above",
     ("exact", WITHIN, "BitAnd to BitOr"): "more is searched again, to the same end",
     ("exact", WITHIN, "LtE to Lt"): "at equality alone: less is accepted, if anything",
+    (
+        "exact",
+        "blocks = [states.slice(begin, begin + _TORCH_BLOCK) for begin in range(0, max(1, len(states.m)), _TORCH_BLOCK)]",  # noqa: E501 - a line of code, as it is
+        "1 to 2",
+    ): "one block of no coordinates in any case",
     ("search", "SPENT = 2", "2 to 3"): "a name's number",
+    ("search", "ENUMERABLE = 512", "512 to 513"): "from where cells are split and not enumerated; both are exact",
+    ("search", "exceeded = best > allowed", "Gt to GtE"): "at equality alone: less is accepted, if anything",
+    ("search", "wide[-1] |= highs.g[-1] == 0", "1 to 2"): "all cells are one gradient then",
+    (
+        "search",
+        "return (torch.zeros_like(cutoff).index_fill_(0, partition.cells.coordinate, 1.0) > 0).nonzero().flatten()",
+        "1.0 to 2.0",
+    ): "a mark",
+    (
+        "signed_cells",
+        "keep[-1] |= ends[-1] == 0  # zero is all there is: no cell has a width",
+        "1 to 2",
+    ): "as in search",
+    ("signed_cells", "torch.full((n,), -1.0, dtype=torch.float64),", "1.0 to 2.0"): "below every value",
+    ("signed_cells", "by_slopes = torch.where(cells.sign > 0, plus, minus)", "Gt to GtE"): "a sign is 1 or -1",
+    ("signed_cells", "upper = torch.where(cells.sign > 0, plus, minus)", "Gt to GtE"): "as above",
+    ("signed_cells", "return torch.where(sign > 0, plus, minus) * self._step", "Gt to GtE"): "as above",
     (
         "exact",
         "left = uncleared(constants, states.select(index), shortest=1).cells.coordinate",

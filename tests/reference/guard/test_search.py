@@ -21,6 +21,9 @@ from tests.reference.guard.cases import (
 )
 from torch import Tensor
 
+from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
+from guarded_moments.reference.guard.allowance import make_update_slack
+from guarded_moments.reference.guard.closed_form import lifted, make_bound_terms
 from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.search import (
     CellBounds,
@@ -192,6 +195,16 @@ def test_slack_and_allowance_leave_no_gradient_above_the_threshold(rng: np.rando
         assert bool((worst <= upper + slack).all()), describe(states, int((worst > upper + slack).nonzero()[0]))
         inside = upper / case.constants.step <= allowance(case.constants, states)
         assert bool((worst[inside] <= case.constants.threshold).all())
+
+
+def test_the_search_allows_for_the_rounding_that_the_closed_form_does(rng: np.random.Generator) -> None:
+    op = TorchBinary64()
+    for setting in settings(rng, 6):
+        constants = setting.case().constants
+        states, held = [moment.double() for moment in pairs(200, rng)], lifted(constants)
+        slack = make_update_slack(op)(held, *states)
+        rounding = make_bound_terms(op)(held, *states).rounding
+        assert torch.equal(slack, constants.step * rounding + (constants.slack_floor + constants.slack_floor))
 
 
 def test_no_coordinates() -> None:

@@ -12,7 +12,7 @@ from guarded_moments.oracle.worst_case.supremum import worst_cases
 from guarded_moments.reference.floats import hex_of
 from guarded_moments.reference.guard import signed_cells
 from guarded_moments.reference.guard.exact import exact_guard
-from guarded_moments.reference.guard.search import States, cleared, largest_gradient
+from guarded_moments.reference.guard.search import CellBounds, States, cleared, largest_gradient
 from guarded_moments.reference.guard.signed_cells import SignedCells, uncleared
 
 
@@ -97,6 +97,29 @@ def test_the_exact_guard_accepts_what_only_the_sharper_bounds_clear(rng: np.rand
         below = case.constants._replace(threshold=math.nextafter(float(worst[i]), 0.0))
         assert not bool(exact_guard(below, *one)), describe(states, i)
     assert gained > 0
+
+
+def test_the_value_found_is_attained_at_its_gradient(rng: np.random.Generator) -> None:
+    case, states = contested(Setting(step=400.0), 12, rng)
+    found = uncleared(case.constants, states, shortest=64)
+    bounds = CellBounds(case.constants, states)
+    plus, minus = bounds.value(bounds.end(found.gradient.abs()))
+    attained = torch.where(torch.signbit(found.gradient), minus, plus) * case.constants.step
+    assert bool((found.gradient != 0).any()), "no coordinate is worst at a gradient"
+    assert [describe(states, i) for i in (attained != found.value).nonzero().flatten().tolist()] == []
+
+
+def test_the_bound_by_slopes_is_asked_above_zero_alone(rng: np.random.Generator) -> None:
+    """It is derived for cells whose low end is a positive gradient."""
+    case, states = contested(Setting(step=400.0), 6, rng)
+    bounds = signed_cells._SignedBounds(case.constants, states)
+    sixes = torch.ones(6, dtype=torch.float64)
+    from_zero = SignedCells(torch.arange(6), sixes, 0 * sixes, 1e-4 * sixes)
+    above = from_zero._replace(low=1e-5 * sixes)
+    before = bounds.highest(from_zero), bounds.highest(above)
+    bounds._by_slopes = lambda *_: (-1e3 * sixes, -1e3 * sixes)
+    assert torch.equal(bounds.highest(from_zero), before[0])
+    assert bool((bounds.highest(above) < before[1]).all())
 
 
 def test_no_coordinates() -> None:

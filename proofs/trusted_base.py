@@ -123,8 +123,9 @@ That a loop which covers every gradient of a claim with few of them, whatever it
 many: of a cell it asks for a bound, and whether a number of the format lies between its ends.
 
 What the compiled loops decide by a filter in binary32 is what the guard decides in binary64. How often the filter's
-bound is rounded follows from rules that are derived for any unit roundoff; what it may lose to underflow, and where it
-may overflow, from rules that are argued and tested (`reference.arithmetic.rounding_bound`). An audit uses no filter.
+bound is rounded follows from rules that are derived for any unit roundoff, what its sums, products and quotients may
+lose to underflow from four lemmas; that the rules are put together rightly, where it may overflow, and between which
+numbers its terms lie (`reference.arithmetic.rounding_bound`), is argued and tested. An audit uses no filter.
 """
 
 NOT_COVERED = (

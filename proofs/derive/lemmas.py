@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from guarded_moments.proofs.derive import later_lemmas
+from guarded_moments.proofs.derive import inexact_operations, later_lemmas
 from guarded_moments.proofs.derive.context import Context, Prover, atoms, poly
 from guarded_moments.proofs.lemma import Lemma
 from guarded_moments.proofs.lemmas import all_lemmas
@@ -190,7 +190,7 @@ def _rounding_parts(c: Context, _: Lemmas) -> None:
             c.use(scaled, k=part, y=f"({error})*i")
 
 
-def _of_later(steps: Callable[[Context], None]) -> Callable[[Context, Lemmas], None]:
+def _of_context(steps: Callable[[Context], None]) -> Callable[[Context, Lemmas], None]:
     """Steps that need no other lemma."""
     return lambda c, _: steps(c)
 
@@ -207,6 +207,8 @@ _STEPS: Mapping[str, Callable[[Context, Lemmas], None]] = MappingProxyType(
         "third_term_at_bound": _third_term_at_bound,
         "third_term_stationary": _third_term_stationary,
         "third_term_epsilon": _third_term_epsilon,
-        **{name: _of_later(steps) for name, steps in later_lemmas.STEPS.items()},
+        **{
+            name: _of_context(steps) for name, steps in (*later_lemmas.STEPS.items(), *inexact_operations.STEPS.items())
+        },
     }
 )

@@ -18,6 +18,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "rounding_slack": "how far one binary32 update strays from the update in real arithmetic",
         "closed_form_guard": "the bound on the difference of the two real updates in closed form",
+        "binary32_filter": "what the filter in binary32 in front of the closed form may decide",
         "exact_guard": "that bound by branch and bound over cells of gradients",
         "worst_case": "the search for the exact worst case, by cells that are bounded by slopes as well",
         "first_update_theorem": "the claim about the two binary32 updates",

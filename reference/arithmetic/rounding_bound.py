@@ -10,7 +10,9 @@ sum or a difference of two floats never loses anything there.  What may overflow
 only where `X` is above the half of the largest number, and the least of it and something smaller is the smaller.
 
 Claimed: the rules are sound for any formula on non-negative numbers, or `NotBoundedError` is raised.  The counts are
-`RoundingCount`'s, whose rules `proofs` derives for any unit roundoff; those for `a` are argued here and tested.
+`RoundingCount`'s, whose rules `proofs` derives for any unit roundoff.  Those for `a` of sums, products and quotients
+are its lemmas `rounding_of_inexact`, `underflow_of_inexact`, `product_of_inexact` and `quotient_of_inexact`; that the
+code here is an instance of them, and the ranges, are argued and tested.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ numbers of binary32:
 
 The bounds need numbers between limits, which are wide.  A state outside of them, and one in between, is the guard's.
 
-Claimed: a decision of the filter is the guard's; tested, not proved.  Trusted: the rules of `rounding_bound`, and that
-compiled code rounds each operation.
+Claimed: a decision of the filter is the guard's.  The rule of each operation is proved (`rounding_bound`); that the
+rules are put together rightly here is argued, and tested.  Trusted: that compiled code rounds each operation.
 """
 
 from __future__ import annotations

@@ -87,6 +87,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "1 to 2",
     ): "as in search",
     ("signed_cells", "torch.full((n,), -1.0, dtype=torch.float64),", "1.0 to 2.0"): "below every value",
+    (
+        "signed_cells",
+        "attains = (values >= value[cells.coordinate]) & (values > found.value[cells.coordinate])",
+        "Gt to GtE",
+    ): "another gradient of the same value",
     ("signed_cells", "by_slopes = torch.where(cells.sign > 0, plus, minus)", "Gt to GtE"): "a sign is 1 or -1",
     ("signed_cells", "upper = torch.where(cells.sign > 0, plus, minus)", "Gt to GtE"): "as above",
     ("signed_cells", "return torch.where(sign > 0, plus, minus) * self._step", "Gt to GtE"): "as above",

@@ -1,6 +1,7 @@
 """What a search with the sharpest bounds leaves: every gradient at which an op model violates, and few others."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from tests.reference.guard.cases import Case, Setting, describe, repeated, setti
 
 from guarded_moments.oracle.exhaustive import CompiledTrajectories
 from guarded_moments.oracle.worst_case.supremum import worst_cases
-from guarded_moments.reference.floats import hex_of
+from guarded_moments.reference.floats import BINARY64, hex_of
 from guarded_moments.reference.guard import signed_cells
+from guarded_moments.reference.guard.cell_slack import deviation_inflation, deviation_roundings
 from guarded_moments.reference.guard.exact import exact_guard
 from guarded_moments.reference.guard.search import CellBounds, States, cleared, largest_gradient
 from guarded_moments.reference.guard.signed_cells import SignedCells, uncleared
@@ -120,6 +122,12 @@ def test_the_bound_by_slopes_is_asked_above_zero_alone(rng: np.random.Generator)
     bounds._by_slopes = lambda *_: (-1e3 * sixes, -1e3 * sixes)
     assert torch.equal(bounds.highest(from_zero), before[0])
     assert bool((bounds.highest(above) < before[1]).all())
+
+
+def test_the_inflation_is_for_every_rounding_of_the_bound_and_of_its_product() -> None:
+    """What the proof assumes of it: `1 <= inflation*t**k`."""
+    t = 1 - BINARY64.unit_roundoff
+    assert Fraction(deviation_inflation()) * t ** (deviation_roundings() + 1) >= 1
 
 
 def test_no_coordinates() -> None:

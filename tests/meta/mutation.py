@@ -72,6 +72,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "blocks = [states.slice(begin, begin + _TORCH_BLOCK) for begin in range(0, max(1, len(states.m)), _TORCH_BLOCK)]",  # noqa: E501 - a line of code, as it is
         "1 to 2",
     ): "one block of no coordinates in any case",
+    (
+        "closed_form",
+        "return round_up(inflation(count + 1))  # and one for the product with this factor",
+        "1 to 2",
+    ): "one rounding too many is counted: less is accepted, if anything",
+    (
+        "constants",
+        "return GuardConstants(*(op.constant(0.0) for _ in GuardConstants._fields))",
+        "0.0 to 1.0",
+    ): "what is counted is roundings, whatever the number",
     ("search", "SPENT = 2", "2 to 3"): "a name's number",
     ("search", "ENUMERABLE = 512", "512 to 513"): "from where cells are split and not enumerated; both are exact",
     ("search", "exceeded = best > allowed", "Gt to GtE"): "at equality alone: less is accepted, if anything",

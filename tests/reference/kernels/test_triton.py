@@ -42,6 +42,7 @@ ADAMW = StepOptions(decay=Decay.DECOUPLED)
 #: A GPU's own place, or the interpreter's.
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
+pytestmark = pytest.mark.timeout(400)  # the interpreter, and compiling before it
 each_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 each_device = pytest.mark.parametrize("device", DEVICES)
 

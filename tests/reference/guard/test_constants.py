@@ -102,6 +102,7 @@ def test_constants_cover_every_op_model() -> None:
         (Setting(lr=math.nan), UnsupportedError, r"lr nan gives a step size of nan"),
         (Setting(bound=1e21), InvalidClaimError, r"grad-bound 1e\+21 is above the overflow limit 5\.83\d*e\+20"),
         (Setting(bound=3.4e38), InvalidClaimError, r"use inf, which means every gradient up to that limit"),
+        (Setting(betas=(-0.5, 0.75)), UnsupportedError, r"betas -0\.5, 0\.75 leave a moment without its gradient"),
         (Setting(betas=(0.9, 1.0)), UnsupportedError, r"the kernel constants .* are not ones that the guard covers"),
         (
             Setting(implementation="torch-2.13-cpu-avx2/compiled", betas=(0.4, 0.999)),

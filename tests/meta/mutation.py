@@ -40,11 +40,13 @@ PROOFS = tuple(
     f"../../proofs/test_{name}.py::test_the_source_as_it_is_fits_its_proof"
     for name in ("cells", "cell_evaluation", "cell_deviation")
 )
+#: The same of the closed form and its slack.
+PROOF_OF_UPDATE = "../../proofs/test_check.py::test_the_source_as_it_is_fits_its_proof"
 #: What each module's mutants are tried on, the quickest first.
 TESTS = {
-    "closed_form": ("test_closed_form.py", "test_constants.py"),
+    "closed_form": ("test_closed_form.py", "test_constants.py", PROOF_OF_UPDATE),
     "constants": ("test_constants.py", "test_closed_form.py"),
-    "slack": ("test_slack.py", "test_constants.py"),
+    "slack": ("test_slack.py", "test_constants.py", PROOF_OF_UPDATE),
     "real_update": ("test_constants.py", "test_slack.py"),
     "cells": ("test_cells.py", *PROOFS),
     "search": ("test_search.py", "test_cells.py", "test_cover.py"),
@@ -82,6 +84,41 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return GuardConstants(*(op.constant(0.0) for _ in GuardConstants._fields))",
         "0.0 to 1.0",
     ): "what is counted is roundings, whatever the number",
+    (
+        "binary64_range",
+        "return exponents(low, high, np.where(order == 0, 1, order), order == 0, found.grid)",
+        "1 to 2",
+    ): "zero has no sign",
+    (
+        "binary64_range",
+        "low, high = np.where(a.is_zero, _NEVER, a.low // 2 - 1), np.where(a.is_zero, -_NEVER, -(-a.high // 2) + 1)",
+        "1 to 2",
+    ): "a wider range: more is refused, if anything",
+    (
+        "binary64_range",
+        "grown = np.where(a.zero | b.zero, np.minimum(a.low, b.low), np.maximum(a.low, b.low))",
+        "BitOr to BitAnd",
+    ): "where one alone may be zero, the next line decides",
+    (
+        "binary64_range",
+        "if not smaller or not bool(positive.all()) or max(a.high.max(), b.high.max()) >= _NO_NUMBER // 2:",
+        "2 to 3",
+    ): "a number far above every exponent in either case",
+    (
+        "search",
+        "exceeded[cells.coordinate[cells.floats_inside <= 1]] = True  # neighbours: nothing is left to split",
+        "1 to 2",
+    ): "given up one split sooner: less is accepted, if anything",
+    (
+        "search",
+        "return torch.where(gradient < 0, minus, plus).clamp_(min=0)",
+        "Lt to LtE",
+    ): "at zero both are one number",
+    (
+        "search",
+        "sign = torch.where(plus[row, column] >= minus[row, column], 1.0, -1.0)",
+        "GtE to Gt",
+    ): "at a tie either sign attains it",
     ("search", "SPENT = 2", "2 to 3"): "a name's number",
     ("search", "ENUMERABLE = 512", "512 to 513"): "from where cells are split and not enumerated; both are exact",
     ("search", "exceeded = best > allowed", "Gt to GtE"): "at equality alone: less is accepted, if anything",

@@ -119,6 +119,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "sign = torch.where(plus[row, column] >= minus[row, column], 1.0, -1.0)",
         "GtE to Gt",
     ): "at a tie either sign attains it",
+    ("constants", "threshold: Fraction = Fraction(0),", "0 to 1"): "a default, for those who ask of other constants",
     ("search", "SPENT = 2", "2 to 3"): "a name's number",
     ("search", "ENUMERABLE = 512", "512 to 513"): "from where cells are split and not enumerated; both are exact",
     ("search", "exceeded = best > allowed", "Gt to GtE"): "at equality alone: less is accepted, if anything",

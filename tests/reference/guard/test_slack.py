@@ -267,3 +267,19 @@ def test_a_slack_cut_to_a_fifth_is_exceeded(rng: np.random.Generator) -> None:
 def test_options_are_those_of_the_hyperparameters() -> None:
     assert Setting(betas=(0.5, 0.9)).hyperparameters.options == StepOptions(interpolate_from_end=True)
     assert Setting(betas=(0.51, 0.9)).hyperparameters.options == StepOptions()
+
+
+def test_a_step_size_that_lets_the_denominator_overflow_leaves_no_gradient() -> None:
+    """Where the denominator is divided by the step size, a tiny one alone overflows it, whatever the gradient."""
+    model = IMPLEMENTATIONS["torch-2.13-cpu-avx2/compiled-foreach"].body
+    assert model.update is Update.DIVIDE_TWICE
+
+    def largest_gradient(lr: float) -> Fraction:
+        setting = Setting(lr=lr, implementation="torch-2.13-cpu-avx2/compiled-foreach")
+        scalars = IMPLEMENTATIONS[setting.implementation].scalars(setting.hyperparameters, setting.step)
+        slack = rounding_slack(model, setting.hyperparameters.options, scalars, BINARY32)
+        assert slack is not None
+        return slack.largest_gradient
+
+    assert largest_gradient(1e-3) > 10**19
+    assert largest_gradient(1e-20) == -1

@@ -15,8 +15,9 @@ from guarded_moments.oracle.conformance.requirements import Level, Requirement, 
 from guarded_moments.reference.checkpoint.comparison import first_difference
 from guarded_moments.reference.checkpoint.optimizer_state import LARGEST
 
-_CASE = Case(399, 0.01, 1.0, {"lr": 1e-3, "amsgrad": True, "foreach": False})
-_COUNT = 2051
+#: Enough coordinates, and a tolerance, at which many are accepted in Adam alone: what catches a guard that is Adam's.
+_CASE = Case(399, 0.03, 1.0, {"lr": 1e-3, "amsgrad": True, "foreach": False})
+_COUNT = 8209
 #: How many have a third moment above the second, and by how much.
 _HALF, _ABOVE = 0.5, 3.0
 

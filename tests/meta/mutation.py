@@ -67,9 +67,9 @@ WITHIN = "within = (~found.cleared & (found.best * constants.step <= constants.t
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("exact", "WORTH_COMPILING = 1 << 20", "1 to 2"): "where compiling pays; both ways decide alike",
     ("exact", "WORTH_COMPILING = 1 << 20", "20 to 21"): "as above",
+    ("exact", "compiled = len(judged) >= WORTH_COMPILING if compiled is None else compiled", "GtE to Gt"): "as above",
     ("exact", "_TORCH_BLOCK = 1 << 12", "1 to 2"): "how many are searched together",
     ("exact", "_TORCH_BLOCK = 1 << 12", "12 to 13"): "as above",
-    ("exact", "compiled = len(judged) >= WORTH_COMPILING if compiled is None else compiled", "GtE to Gt"): "as above",
     ("exact", WITHIN, "BitAnd to BitOr"): "more is searched again, to the same end",
     ("exact", WITHIN, "LtE to Lt"): "at equality alone: less is accepted, if anything",
     (

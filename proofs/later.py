@@ -28,7 +28,7 @@ from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.statement import RECOVERED, Statement, normalised
 from guarded_moments.proofs.symbolic import ExactArithmetic, Symbol, as_number, polynomial_of
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.slack import UpdateError
+from guarded_moments.reference.guard.slack import RoundingSlack
 from guarded_moments.reference.horizon.carrying import (
     FirstMomentError,
     SecondMomentError,
@@ -65,7 +65,7 @@ _OF_FORMULA = (
     "H*(S + eps) == 1",
 )
 _VARIABLES = frozenset({"V", "M", "r", "E", "A", "Z", "K", "ag", "S", "H", "g", "native_m", "native_v"})
-_VARIABLES |= {f"slack_{name}" for name in UpdateError._fields}
+_VARIABLES |= {f"slack_{name}" for name in RoundingSlack._fields}
 
 
 class Inexact(NamedTuple):
@@ -96,7 +96,7 @@ def inexact(stated: Statement) -> Inexact:
     family, real = stated.family, stated.real
     u, n = number("u"), number("n")
     own = own_error(family.model, family.options, real, u, n, stated.denominator, root_below)
-    used = UpdateError(*(number(f"slack_{name}") for name in UpdateError._fields))
+    used = RoundingSlack(*(number(f"slack_{name}") for name in RoundingSlack._fields))
     own = own._replace(update=used)  # the guard may use larger ones
     ag = number("ag")
     before, second = FirstMomentError(number("A"), number("Z")), SecondMomentError(number("r"), number("E"))

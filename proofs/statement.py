@@ -35,7 +35,7 @@ from guarded_moments.reference.adam import Scalars, StepOptions, make_amsgrad_up
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
 from guarded_moments.reference.guard.constants import GuardConstants, exact_constants
 from guarded_moments.reference.guard.real_update import RealUpdate, formula_constants
-from guarded_moments.reference.guard.slack import DenominatorError, UpdateError, denominator_error, update_error
+from guarded_moments.reference.guard.slack import DenominatorError, RoundingSlack, denominator_error, update_error
 from guarded_moments.reference.implementations import IMPLEMENTATIONS
 from guarded_moments.reference.op_models import Interpolation, OpModel, SecondMoment, Update
 
@@ -99,7 +99,7 @@ class Statement(NamedTuple):
     recovered: Trajectory
     real: RealUpdate  #: of symbols
     denominator: DenominatorError  #: of symbols
-    error: UpdateError  #: of symbols
+    error: RoundingSlack  #: of symbols
     constants: GuardConstants[Polynomial]
     bound: Polynomial
     exact: Definitions  #: of the constants
@@ -161,7 +161,7 @@ def statement(family: Family) -> Statement:
     denominator = denominator_error(family.model, real, u, n, root_above)
     error = update_error(family.model, family.options, real, u, n, denominator, root_below)
     # The guard may use larger ones, such as those that cover a second op model of the tensor.
-    used = UpdateError(*(Symbol(Polynomial.variable(f"slack_{name}"), exact) for name in UpdateError._fields))  # type: ignore[arg-type]
+    used = RoundingSlack(*(Symbol(Polynomial.variable(f"slack_{name}"), exact) for name in RoundingSlack._fields))  # type: ignore[arg-type]
     bound_of_gradient = as_number(Symbol(Polynomial.variable("gradient_bound"), exact))
     numbers = exact_constants(real, used, root_above, gradient_bound=bound_of_gradient)
     constants = GuardConstants(*(polynomial_of(value) for value in numbers))

@@ -6,6 +6,7 @@ Everything shown is read from the models or computed by running them; nothing is
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,9 +19,7 @@ from guarded_moments.oracle.cli.common import out
 from guarded_moments.oracle.platform import Certificate, platform_certificate
 from guarded_moments.oracle.rounding_counts import rounding_counts
 from guarded_moments.reference.adam import StepOptions
-from guarded_moments.reference.floats import BINARY32
-from guarded_moments.reference.guard import rounding_slack
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT, largest_finite_gradient
 from guarded_moments.reference.hyperparameters import Hyperparameters
 from guarded_moments.reference.implementations import IMPLEMENTATIONS, Implementation, Placement, implementation_named
 from guarded_moments.reference.op_models import Interpolation, OpModel, SquareRoot
@@ -94,15 +93,16 @@ def describe(implementation: Implementation) -> dict[str, Any]:
     }
 
 
-def gradient_limit(implementation: Implementation, step: int) -> float | None:
+def gradient_limit(implementation: Implementation, step: int) -> float:
     """Up to which `|g|` no operation of any of its op models can overflow, at torch's default hyperparameters.
 
-    Moments may be as large as the guard's domain; None where rounding alone has no bound.
+    Moments may be as large as the guard's domain.
     """
     hyperparameters = replace(DEFAULTS, fused=implementation.name.endswith("/fused"))
     scalars = implementation.scalars(hyperparameters, step)
-    slacks = [rounding_slack(model, hyperparameters.options, scalars, BINARY32) for model in implementation.models]
-    return None if None in slacks else float(min(slack.largest_gradient for slack in slacks if slack is not None))
+    return min(
+        largest_finite_gradient(model, hyperparameters.options, scalars, math.inf) for model in implementation.models
+    )
 
 
 def _describe_model(model: OpModel) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _list(data: list[dict[str, Any]]) -> Table:
     for entry in data:
         limit = entry["gradient_limit"][str(_STEPS[0])]
         rows = [_row(model) for model in entry["models"]]
-        table.add_row(entry["name"], entry["evidence"], *rows[0], "unbounded" if limit is None else f"{limit:.4g}")
+        table.add_row(entry["name"], entry["evidence"], *rows[0], f"{limit:.4g}")
         for row in (row for row in rows[1:] if row != rows[0]):
             shown = [cell if cell != above else "" for cell, above in zip(row, rows[0], strict=True)]
             table.add_row("  elsewhere", "", *shown, "")
@@ -171,8 +171,8 @@ def _show(console: Console, implementation: Implementation, entry: dict[str, Any
     console.print(f"constants   {entry['constants']}")
     for step in _STEPS:
         limit = entry["gradient_limit"][str(step)]
-        shown = "unbounded: eps is too small" if limit is None else f"|g| up to {limit:.6g}"
-        console.print(f"{'overflow' if step == _STEPS[0] else '':11} {shown} at update {step:,}, torch's defaults")
+        title = "overflow" if step == _STEPS[0] else ""
+        console.print(f"{title:11} |g| up to {limit:.6g} at update {step:,}, torch's defaults")
     if implementation.placement is not Placement.NOWHERE:
         console.print(f"two models  the second applies to these elements: {implementation.placement.value}")
     for number, model in enumerate(entry["models"], start=1):
@@ -214,8 +214,7 @@ def page(implementations: Sequence[Implementation], data: Sequence[dict[str, Any
         lines += [f"- constants: {entry['constants']}"]
         for step in _STEPS:
             limit = entry["gradient_limit"][str(step)]
-            shown = "unbounded: eps is too small" if limit is None else f"for gradients up to {limit:.6g}"
-            lines.append(f"- no overflow {shown} at update {step:,}, with torch's defaults")
+            lines.append(f"- no overflow for gradients up to {limit:.6g} at update {step:,}, with torch's defaults")
         if implementation.placement is not Placement.NOWHERE:
             lines.append(f"- the second model applies to these elements: {implementation.placement.value}")
         for model in entry["models"]:

@@ -14,7 +14,7 @@ from guarded_moments.proofs.derive.carrying import POWERS, ZERO, Carrying
 from guarded_moments.proofs.derive.context import Stated, at_least
 from guarded_moments.proofs.polynomials import Polynomial
 from guarded_moments.proofs.recording import Proved
-from guarded_moments.reference.guard.slack import UpdateError
+from guarded_moments.reference.guard.slack import RoundingSlack
 from guarded_moments.reference.op_models import Update
 
 _FACTORS = {"CM": "u + rho + quotient*(1 + u)", "CR": "(1 + quotient)*rate", "CN": "(1 + quotient)*rest"}
@@ -39,7 +39,7 @@ def derive_slack(t: Carrying, error: Polynomial, *, multiplies: bool) -> list[Pr
     slack = c.poly("step*(slack_moment*am*Hm + slack_reciprocal*Hm + slack_gradient*z) + slack_floor")
     gathered = "CM*((1-w)*am*Hm + share_of_g*z) + CR*(w*am*Hm + share_of_g*z) + CN*Hm"
     c.names["collected"] = c.poly(f"step*amplification*({gathered})")
-    needed: dict[str, Stated] = {f"slack_{name}": f"needed_{name} <= slack_{name}" for name in UpdateError._fields}
+    needed: dict[str, Stated] = {f"slack_{name}": f"needed_{name} <= slack_{name}" for name in RoundingSlack._fields}
     c.assume(*needed.values())
     if multiplies:
         needed["divided"] = _definition(c.poly("(1 + u)*n*amplification"), t.stated.exact, c.poly("step"))

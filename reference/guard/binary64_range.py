@@ -31,7 +31,7 @@ from guarded_moments.reference.guard.cell_slack import deviation_inflation, make
 from guarded_moments.reference.guard.cells import make_terms, make_uppers, make_value
 from guarded_moments.reference.guard.closed_form import bound_inflation, make_deviation_bound
 from guarded_moments.reference.guard.constants import GuardConstants
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.guard.slopes import make_point, make_slope_uppers
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -18,7 +18,7 @@ from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, round_down, round_up, square_root_up
 from guarded_moments.reference.guard.binary64_range import require_normal
 from guarded_moments.reference.guard.constants import GuardConstants, exact_constants
-from guarded_moments.reference.guard.overflow import require_finite
+from guarded_moments.reference.guard.overflow import largest_finite_gradient
 from guarded_moments.reference.guard.real_update import real_update
 from guarded_moments.reference.guard.slack import RoundingSlack, rounding_slack
 from guarded_moments.reference.implementations import Implementation
@@ -66,25 +66,19 @@ def guard_constants(
     if slack is None:  # an implementation has at least one op model
         raise AssertionError(implementation)
 
-    limit = round_down(slack.largest_gradient)
     bound = claim.gradient_bound.value
-    if limit <= 0:
-        msg = f"{implementation.name} may overflow for these hyperparameters ({scalars}) at any gradient"
-        raise UnsupportedError(msg)
-    if bound > limit and not math.isinf(bound):
+    limit = min(largest_finite_gradient(model, options, scalars, bound, fmt) for model in implementation.models)
+    if limit < bound and not math.isinf(bound):
         msg = (
             f"grad-bound {bound:g} is above the overflow limit {limit:.4g} of {implementation.name}; "
             "use inf, which means every gradient up to that limit, or a smaller bound"
         )
         raise InvalidClaimError(msg)
 
-    for model in implementation.models:
-        require_finite(model, options, scalars, min(bound, limit), fmt)
-
     exact = exact_constants(real, slack, square_root_up)
     rounded = GuardConstants(*(round_up(value) for value in exact))
     constants = rounded._replace(
-        gradient_bound=min(bound, limit), threshold=round_down(Fraction(claim.tolerance.value) * Fraction(lr))
+        gradient_bound=limit, threshold=round_down(Fraction(claim.tolerance.value) * Fraction(lr))
     )
     require_normal(constants, fmt)
     return constants

@@ -29,7 +29,7 @@ from guarded_moments.reference.arithmetic.rounding_count import RoundingCount, i
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
 from guarded_moments.reference.floats import round_up
 from guarded_moments.reference.guard.constants import TINY, GuardConstants, counted_constants
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 
 T = TypeVar("T")
 

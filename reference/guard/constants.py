@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 from guarded_moments.reference.arithmetic.rounding_count import RoundingCount
 from guarded_moments.reference.guard.real_update import RealUpdate
-from guarded_moments.reference.guard.slack import RoundingSlack, UpdateError
+from guarded_moments.reference.guard.slack import RoundingSlack
 
 T = TypeVar("T", default=float)
 
@@ -46,7 +46,7 @@ class GuardConstants(NamedTuple, Generic[T]):
 
 def exact_constants(
     real: RealUpdate,
-    slack: RoundingSlack | UpdateError,
+    slack: RoundingSlack,
     root_up: Callable[[Fraction], Fraction],
     gradient_bound: Fraction = Fraction(0),
     threshold: Fraction = Fraction(0),

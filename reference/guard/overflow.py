@@ -1,19 +1,21 @@
 """That no operation of an update overflows: the op model's own source, run on ranges, for every claim.
 
-The rounding slack is a statement about operations that are rounded, and one that overflows is not.  `slack` computes up
-to which gradient none does; here the step is run once with everything that the claim admits in place of each operand,
-and refused if a result could be beyond the format.
+The rounding slack is a statement about operations that are rounded, and one that overflows is not.  Here the step is
+run with everything that the claim admits in place of each operand, and refused if a result could be beyond the format;
+a claim about every gradient is about those up to the largest with which it is not.
 
 A value is `of_m*m + of_g*g + rest`, with `rest` in a range: an interpolation of `m` and `g` then keeps what connects
 its terms.  Where that is lost, in products, only the range of the whole is kept.
 
-Claimed: where `require_finite` returns, every rounded operation of the update has a finite result for all `|m|`, `v` of
-the guard's domain and `|g| <= gradient_bound`.  Trusted: the rules of the operations below, and that `v' >= 0`
+Claimed: every rounded operation of the update has a finite result for all `|m|`, `v` of the guard's domain and `|g|` up
+to what `largest_finite_gradient` returns.  Trusted: the rules of the operations below, and that `v' >= 0`
 (`proofs` derives it).
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -21,9 +23,12 @@ from typing import NamedTuple, final
 
 from guarded_moments.reference.adam import Scalars, StepOptions, make_amsgrad_update, make_update
 from guarded_moments.reference.errors import UnsupportedError
-from guarded_moments.reference.floats import BINARY32, FloatFormat, square_root_up
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.floats import BINARY32, LARGEST_FINITE_BITS, FloatFormat, from_bits, square_root_up
 from guarded_moments.reference.op_models import OpModel
+
+#: States above these magnitudes are outside the guard's domain; far beyond any Adam state, and far below overflow.
+LARGEST_MOMENT = 2.0**60
+LARGEST_SECOND_MOMENT = 2.0**100
 
 _ZERO = Fraction(0)
 
@@ -167,28 +172,52 @@ class RangeArithmetic:
 
 
 @lru_cache(maxsize=64)  # tensors of one param_group share everything that matters here
-def require_finite(
+def largest_finite_gradient(
     model: OpModel, options: StepOptions, scalars: Scalars[float], gradient_bound: float, fmt: FloatFormat = BINARY32
-) -> None:
-    """Run one update on everything that a claim admits.
+) -> float:
+    """Up to which `|g|` no operation of one update overflows.
 
     Args:
         model: the op model.
         options: per-tensor choices.
         scalars: the kernel's constants.
-        gradient_bound: the largest `|g|` of the claim.
+        gradient_bound: the largest `|g|` of the claim; may be infinite.
         fmt: the format the model computes in.
 
+    Returns:
+        The gradient bound, or, where an operation may overflow below it, the largest binary32 up to which none does.
+
     Raises:
-        UnsupportedError: an operation may overflow, or divide by zero.
+        UnsupportedError: an operation may overflow, or divide by zero, even where the gradient is zero.
     """
-    require_all_finite(model, options, [scalars], RangeArithmetic(Fraction(gradient_bound), fmt))
+    if math.isfinite(gradient_bound) and _hazard(model, options, scalars, gradient_bound, fmt) is None:
+        return gradient_bound
+    hazard = _hazard(model, options, scalars, 0.0, fmt)
+    if hazard is not None:
+        msg = f"{model.name} may overflow for these hyperparameters ({scalars}) at any gradient: {hazard}"
+        raise UnsupportedError(msg)
+    first = bisect_left(
+        range(LARGEST_FINITE_BITS + 1),
+        True,  # noqa: FBT003 - what is looked for
+        key=lambda bits: _hazard(model, options, scalars, from_bits(bits), fmt) is not None,
+    )
+    return from_bits(first - 1)
+
+
+def _hazard(
+    model: OpModel, options: StepOptions, scalars: Scalars[float], gradient_bound: float, fmt: FloatFormat
+) -> UnsupportedError | None:
+    try:
+        require_all_finite(model, options, [scalars], RangeArithmetic(Fraction(gradient_bound), fmt))
+    except UnsupportedError as hazard:
+        return hazard
+    return None
 
 
 def require_all_finite(
     model: OpModel, options: StepOptions, updates: Sequence[Scalars[float]], op: RangeArithmetic
 ) -> None:
-    """The same for several updates at once: each constant is in the range of those that it has in any of them.
+    """Run an update on everything that a claim admits; each constant is in the range of those that it has in any.
 
     Args:
         model: the op model.
@@ -197,7 +226,7 @@ def require_all_finite(
         op: for the largest moments and gradient that any update meets.
 
     Raises:
-        UnsupportedError: as `require_finite`.
+        UnsupportedError: an operation may overflow, or divide by zero.
     """
     constants: Scalars[Value] = Scalars(
         *(Value(_ZERO, _ZERO, Fraction(min(values)), Fraction(max(values))) for values in zip(*updates, strict=True))

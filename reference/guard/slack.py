@@ -16,7 +16,6 @@ operations round to nearest; the platform's root is within one ulp of the correc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,30 +27,18 @@ from guarded_moments.reference.op_models import Interpolation, OpModel, SquareRo
 #: Underflow of `c*g*g` is charged to `c*g**2` at this share of `u`, the rest to an absolute term (AM-GM).
 _UNDERFLOW_SHARE = Fraction(1, 1000)
 
-#: States above these magnitudes are outside the guard's domain; far beyond any Adam state, and far below overflow.
-LARGEST_MOMENT = 2.0**60
-LARGEST_SECOND_MOMENT = 2.0**100
 
-
-@dataclass(frozen=True)
-class RoundingSlack:
+class RoundingSlack(NamedTuple):
     """`|U_fl - U| <= a*(moment*|m|*H0 + reciprocal*H0 + gradient) + floor`, in units of the parameter."""
 
     moment: Fraction  #: per `|m| * H0`, dimensionless
     reciprocal: Fraction  #: per `H0`, in units of the gradient
     gradient: Fraction  #: dimensionless
     floor: Fraction  #: in units of the parameter
-    largest_gradient: Fraction  #: no operation overflows for `|g|` up to this; may be negative when none is safe
 
     def worst(self, other: RoundingSlack) -> RoundingSlack:
         """A slack that covers both op models."""
-        return RoundingSlack(
-            moment=max(self.moment, other.moment),
-            reciprocal=max(self.reciprocal, other.reciprocal),
-            gradient=max(self.gradient, other.gradient),
-            floor=max(self.floor, other.floor),
-            largest_gradient=min(self.largest_gradient, other.largest_gradient),
-        )
+        return RoundingSlack(*(max(a, b) for a, b in zip(self, other, strict=True)))
 
 
 class DenominatorError(NamedTuple):
@@ -103,15 +90,6 @@ def interpolation_error(model: OpModel, options: StepOptions, u: Fraction, n: Fr
     return 2 * u + 3 * u**2 + u**3, (2 + u) * n
 
 
-class UpdateError(NamedTuple):
-    """The constants of the master inequality; written with arithmetic alone, see `proofs`."""
-
-    moment: Fraction
-    reciprocal: Fraction
-    gradient: Fraction
-    floor: Fraction
-
-
 def update_error(
     model: OpModel,
     options: StepOptions,
@@ -120,8 +98,8 @@ def update_error(
     n: Fraction,
     denominator: DenominatorError,
     root_down: Callable[[Fraction], Fraction],
-) -> UpdateError:
-    """The error of one update, given that of its denominator with `rho < 1`.
+) -> RoundingSlack:
+    """The slack of one update, given the error of its denominator with `rho < 1`; with arithmetic alone, see `proofs`.
 
     Args:
         model: the op model.
@@ -142,7 +120,7 @@ def update_error(
     of_gradient = (1 + quotient) * interpolation * amplification
     of_reciprocal = (1 + quotient) * interpolation_floor * amplification
     largest_share = w * real.root / root_down(real.c)  # at least the supremum of w|g|H over all g
-    return UpdateError(
+    return RoundingSlack(
         moment=real.complement * of_moment + w * of_gradient,
         reciprocal=of_reciprocal + ((1 + u) * n * amplification / a if multiplies_first else 0),
         gradient=(of_moment + of_gradient) * largest_share,
@@ -166,33 +144,4 @@ def rounding_slack(
     denominator = denominator_error(model, real, u, n, square_root_up)
     if denominator.rho >= 1:
         return None
-    update = update_error(model, options, real, u, n, denominator, square_root_down)
-    return RoundingSlack(*update, largest_gradient=_largest_gradient(model, real, fmt, denominator))
-
-
-def _largest_gradient(
-    model: OpModel,
-    real: RealUpdate,
-    fmt: FloatFormat,
-    error: DenominatorError,
-) -> Fraction:
-    """The magnitude of `g` up to which no operation of the step can overflow, for states in the guard's domain."""
-    u, n, largest = fmt.unit_roundoff, fmt.half_smallest_subnormal, fmt.largest
-    c, beta2, b, eps, a = real.c, real.beta2, real.root, real.eps, real.step
-    kappa, v_floor, root_error = error.kappa, error.v_floor, error.root_error
-    amplification = 1 / (1 - error.rho)
-    moment, second = Fraction(LARGEST_MOMENT), Fraction(LARGEST_SECOND_MOMENT)
-
-    second_moment_room = ((largest - v_floor - 1) / (1 + kappa) - beta2 * second) / c
-    denominator = (1 + u) * (1 + root_error) * square_root_up(largest) / b + n + eps
-    if model.update is Update.DIVIDE_TWICE:
-        denominator = max(denominator, (1 + u) * denominator / a)
-    if second_moment_room <= 0 or denominator > largest:
-        return Fraction(-1)
-    by_second_moment = square_root_down(second_moment_room)
-    by_first_moment = (largest - n) / (1 + u) ** 2 - moment
-    by_product = (largest / a - (2 + u) * n) / (1 + u) ** 3 - moment
-    bracket = (largest * eps / amplification - n) / ((1 + u) * a)
-    by_quotient = (bracket - (2 + u) * n) / (1 + u) ** 3 - moment
-    by_square = square_root_down(largest / (1 + u)) if model.second_moment.squares_first else by_second_moment
-    return min(by_second_moment, by_square, by_first_moment, by_product, by_quotient)
+    return update_error(model, options, real, u, n, denominator, square_root_down)

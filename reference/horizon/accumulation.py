@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from guarded_moments.reference.floats import square_root_down, square_root_up
 from guarded_moments.reference.guard.real_update import RealUpdate
-from guarded_moments.reference.guard.slack import UpdateError
+from guarded_moments.reference.guard.slack import RoundingSlack
 from guarded_moments.reference.horizon.carrying import (
     NOT_YET,
     FirstMomentError,
@@ -78,7 +78,7 @@ class _Lost:
 
 def slack_of_later(
     updates: Iterable[tuple[OwnError, RealUpdate, Reduced]],
-) -> Iterator[UpdateError | None]:
+) -> Iterator[RoundingSlack | None]:
     """The slack of one trajectory at each update, in the units of `reduction`; None where it is no longer bounded.
 
     Args:
@@ -94,7 +94,7 @@ def slack_of_later(
         lost = lost.after(own, real, square_root_up(1 / real.beta2))
 
 
-def _slack(own: OwnError, real: RealUpdate, stands_for: Reduced, lost: _Lost, distance: Fraction) -> UpdateError:
+def _slack(own: OwnError, real: RealUpdate, stands_for: Reduced, lost: _Lost, distance: Fraction) -> RoundingSlack:
     scale = square_root_up(1 / real.beta2)
     share = per_gradient(own, real, square_root_up)
 
@@ -113,7 +113,7 @@ def _slack(own: OwnError, real: RealUpdate, stands_for: Reduced, lost: _Lost, di
     )
     per_y = square_root_up(squares) + distance_of(_NOTHING, _ZERO, stands_for.real.w, _ZERO)
     before = _scaled(lost.moment, scale)
-    return UpdateError(
+    return RoundingSlack(
         moment=coarse(distance_of(before, _ZERO, stands_for.real.complement, _ZERO)),
         reciprocal=coarse(distance_of(lost.floor, _ZERO, _ZERO, own.update.reciprocal) * stands_for.scale),
         gradient=coarse(per_y / square_root_down(real.c)),

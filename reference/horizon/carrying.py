@@ -23,7 +23,7 @@ from guarded_moments.reference.adam import StepOptions
 from guarded_moments.reference.guard.real_update import RealUpdate
 from guarded_moments.reference.guard.slack import (
     DenominatorError,
-    UpdateError,
+    RoundingSlack,
     denominator_error,
     interpolation_error,
     update_error,
@@ -39,7 +39,7 @@ class OwnError(NamedTuple):
     moment_floor: Fraction
     second_moment: Fraction  #: `|v' - (beta2*v + c*g*g)|` over that number
     second_moment_floor: Fraction
-    update: UpdateError  #: the master inequality of `guard.slack`
+    update: RoundingSlack  #: the master inequality of `guard.slack`
 
     def worst(self, other: OwnError) -> OwnError:
         """An error that covers both op models."""
@@ -49,7 +49,7 @@ class OwnError(NamedTuple):
             moment_floor=max(self.moment_floor, other.moment_floor),
             second_moment=max(self.second_moment, other.second_moment),
             second_moment_floor=max(self.second_moment_floor, other.second_moment_floor),
-            update=UpdateError(*(max(a, b) for a, b in zip(self.update, other.update, strict=True))),
+            update=self.update.worst(other.update),
         )
 
 

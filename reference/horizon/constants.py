@@ -25,9 +25,13 @@ from guarded_moments.reference.errors import InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, round_down, round_up, square_root_down, square_root_up
 from guarded_moments.reference.guard.binary64_range import require_normal
 from guarded_moments.reference.guard.constants import GuardConstants, exact_constants
-from guarded_moments.reference.guard.overflow import RangeArithmetic, require_all_finite
+from guarded_moments.reference.guard.overflow import (
+    LARGEST_MOMENT,
+    LARGEST_SECOND_MOMENT,
+    RangeArithmetic,
+    require_all_finite,
+)
 from guarded_moments.reference.guard.real_update import RealUpdate, real_update
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.horizon.accumulation import slack_of_later
 from guarded_moments.reference.horizon.carrying import OwnError, errors_of
 from guarded_moments.reference.horizon.reduction import reduced

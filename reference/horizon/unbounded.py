@@ -33,7 +33,7 @@ from guarded_moments.reference.guard.closed_form import lifted, make_bound_terms
 from guarded_moments.reference.guard.constants import GuardConstants, counted_constants, exact_constants
 from guarded_moments.reference.guard.real_update import RealUpdate
 from guarded_moments.reference.guard.search import States
-from guarded_moments.reference.guard.slack import UpdateError
+from guarded_moments.reference.guard.slack import RoundingSlack
 from guarded_moments.reference.horizon.constants import Run, require_linear
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def unbounded_constants(run: Run) -> GuardConstants[float]:
         eps=real.eps * real.root * square_root_up(1 / real.beta2) / _CONSTANTS_WITHIN,
         step=_kappa(run),
     )
-    exact = exact_constants(largest, UpdateError(nothing, nothing, nothing, nothing), square_root_up)
+    exact = exact_constants(largest, RoundingSlack(nothing, nothing, nothing, nothing), square_root_up)
     constants = GuardConstants(*(round_up(value) for value in exact))._replace(gradient_bound=_ANY_GRADIENT)
     _require_normal(constants)
     return constants

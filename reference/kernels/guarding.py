@@ -17,7 +17,7 @@ import numpy as np
 from guarded_moments.reference.arithmetic.compiled_binary64 import CompiledBinary64
 from guarded_moments.reference.floats import bits_of
 from guarded_moments.reference.guard.closed_form import make_deviation_bound
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 
 _WITHOUT_SIGN = np.uint32(0x7FFF_FFFF)
 _MINUS_ZERO = np.uint32(0x8000_0000)

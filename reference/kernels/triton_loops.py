@@ -21,7 +21,7 @@ from guarded_moments.reference.adam import Jit, as_is
 from guarded_moments.reference.arithmetic.triton_operations import jit
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import bits_of
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.kernels.loops import Halves, OnBits, OnTable
 
 _NUMBERS = 4  #: of a logarithmic grid: shift, first cell, last cell, where the thresholds begin

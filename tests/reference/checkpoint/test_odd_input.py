@@ -18,7 +18,7 @@ from guarded_moments.reference.checkpoint import GuardedState, recover
 from guarded_moments.reference.checkpoint.file_format import from_bytes, to_bytes
 from guarded_moments.reference.codecs.log8 import ESCAPE
 from guarded_moments.reference.floats import bits_of, from_bits, hex_of
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 
 INF = math.inf
 

@@ -33,8 +33,8 @@ from guarded_moments.reference.guard.closed_form import (
     make_bound_terms,
 )
 from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.guard.search import States
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 
 INF, NAN = math.inf, math.nan
 #: Larger than any cap of the third term that matters, and finite, so that times zero it is zero.

@@ -1,21 +1,29 @@
 """Ranges hold every result of an update, and the gradient bound is refused where, and only where, one may overflow."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.reference.guard.cases import BOUNDS, Setting, describe, pairs, settings
+from tests.reference.guard.cases import BOUNDS, Case, Setting, describe, pairs, settings
 
 from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import TorchBinary32
 from guarded_moments.reference.errors import UnsupportedError
-from guarded_moments.reference.floats import BINARY32, FloatFormat
-from guarded_moments.reference.guard.overflow import RangeArithmetic, Value, require_finite
+from guarded_moments.reference.floats import BINARY32, FloatFormat, bits_of, from_bits, hex_of
+from guarded_moments.reference.guard.overflow import (
+    LARGEST_MOMENT,
+    LARGEST_SECOND_MOMENT,
+    RangeArithmetic,
+    Value,
+    largest_finite_gradient,
+    require_all_finite,
+)
 from guarded_moments.reference.guard.search import largest_gradient
-from guarded_moments.reference.guard.slack import LARGEST_MOMENT, LARGEST_SECOND_MOMENT, rounding_slack
+from guarded_moments.reference.op_models import OpModel
 
 
 def value(low: float, high: float) -> Value:
@@ -23,17 +31,47 @@ def value(low: float, high: float) -> Value:
     return Value(Fraction(0), Fraction(0), Fraction(low), Fraction(high))
 
 
-def test_every_claim_may_have_its_limit_and_a_hundredth_more_is_refused(rng: np.random.Generator, budget: int) -> None:
-    """The limit is that of the error bounds, the refusal that of the source: they meet."""
-    for setting in settings(rng, 40 * budget):
+def require_finite(case: Case, model: OpModel, bound: float) -> None:
+    """Refuse a claim for which an operation may overflow."""
+    require_all_finite(model, case.options, [case.scalars], RangeArithmetic(Fraction(bound)))
+
+
+def test_the_limit_is_the_last_binary32_up_to_which_nothing_overflows(rng: np.random.Generator, budget: int) -> None:
+    for setting in settings(rng, 20 * budget):
         case = setting.case()
         for model in case.models:
-            slack = rounding_slack(model, case.options, case.scalars, BINARY32)
-            assert slack is not None
-            limit = float(slack.largest_gradient) * (1 - 2.0**-50)
-            require_finite(model, case.options, case.scalars, limit)
+            limit = largest_finite_gradient(model, case.options, case.scalars, math.inf)
+            above = from_bits(bits_of(limit) + 1)
+            require_finite(case, model, limit)
             with pytest.raises(UnsupportedError, match="an operation may reach"):
-                require_finite(model, case.options, case.scalars, 1.01 * limit)
+                require_finite(case, model, above)
+            within = 0.9 * limit  # no binary32
+            for bound, found in ((within, within), (limit, limit), (above, limit)):
+                assert largest_finite_gradient(model, case.options, case.scalars, bound) == found, hex_of(bound)
+
+
+@pytest.mark.parametrize("beta2", [0.95, 0.99, 0.999])
+def test_the_limit_is_that_of_an_error_analysis(beta2: float) -> None:
+    """The first to overflow is `v' = beta2*v + c*g*g`, rounded three times, or where it is squared first, `g*g`."""
+    u, largest, c = 2.0**-24, float(BINARY32.largest), float(np.float32(1 - beta2))
+    for implementation, expected in (
+        ("torch-2.13-cpu-avx2/fused", ((largest / (1 + 3 * u) - beta2 * LARGEST_SECOND_MOMENT) / c) ** 0.5),
+        ("torch-2.14-cuda/single", (largest / (1 + u)) ** 0.5),
+    ):
+        setting = Setting(betas=(0.9, beta2), bound=math.inf, implementation=implementation)
+        assert setting.case().constants.gradient_bound == pytest.approx(expected, rel=2 * u)
+
+
+def test_where_a_tiny_step_size_divides_the_denominator_that_is_the_first_to_overflow() -> None:
+    setting = Setting(bound=math.inf, implementation="torch-2.13-cpu-avx2/compiled-foreach")
+    limits = [replace(setting, lr=lr).case().constants.gradient_bound for lr in (1e-3, 1e-20)]
+    assert limits[0] == pytest.approx(2.0**64, rel=1e-6)
+    real = replace(setting, lr=1e-20).case().real  # `sqrt(beta2*v + c*g*g)/root/step` is the largest number
+    second_moment = (BINARY32.largest * real.step * real.root) ** 2
+    expected = float((second_moment - real.beta2 * Fraction(LARGEST_SECOND_MOMENT)) / real.c) ** 0.5
+    assert limits[1] == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(UnsupportedError, match=r"may overflow for these .* at any gradient: an operation may reach"):
+        replace(setting, lr=1e-30).case()
 
 
 class Watched:
@@ -115,14 +153,14 @@ def test_a_divisor_that_may_be_zero_is_refused() -> None:
 def test_a_format_with_less_range_is_refused_what_binary32_may_have() -> None:
     case = Setting(bound=1.0).case()
     model = case.models[0]
-    require_finite(model, case.options, case.scalars, 1.0)
     assert math.log2(LARGEST_MOMENT) < math.log2(LARGEST_SECOND_MOMENT) < FloatFormat(24, 99).largest_exponent + 2
+    assert largest_finite_gradient(model, case.options, case.scalars, 1.0) == 1.0
     with pytest.raises(UnsupportedError, match="beyond the format's"):
-        require_finite(model, case.options, case.scalars, 1.0, FloatFormat(24, 50))
+        largest_finite_gradient(model, case.options, case.scalars, 1.0, FloatFormat(24, 50))
 
 
 def test_bounds_of_claims_are_within_the_limit() -> None:
     for bound in BOUNDS:
         case = Setting(bound=bound).case()
         for model in case.models:
-            require_finite(model, case.options, case.scalars, case.constants.gradient_bound)
+            require_finite(case, model, case.constants.gradient_bound)

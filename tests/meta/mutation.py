@@ -18,6 +18,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import random
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 PRELOADED = (hypothesis, mpmath, numba, torch)
 TIMEOUT = 240  #: seconds of this process's clock a mutant; beyond, it counts as killed by running on
+MEMORY = 4 << 30  #: bytes of address space a mutant; one that splits cells without end runs out of it, and fails
 
 #: Where the source of the formulas is run on symbols, and must be what the certificates are about.
 PROOFS = tuple(
@@ -54,6 +56,7 @@ TESTS = {
     "enclosure": ("test_search.py",),
     "cut": ("test_cover.py",),
     "binary32_filter": ("test_binary32_filter.py",),
+    "compiled_search": ("test_cover.py::test_every_answer[of_the_compiled_search]", "test_exact.py"),
     "allowance": ("test_search.py", "test_exact.py"),
     "signed_cells": ("test_signed_cells.py", "test_exact.py", "test_cover.py"),
     "slopes": ("test_slopes.py", *PROOFS),
@@ -77,6 +80,19 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "blocks = [states.slice(begin, begin + _TORCH_BLOCK) for begin in range(0, max(1, len(states.m)), _TORCH_BLOCK)]",  # noqa: E501 - a line of code, as it is
         "1 to 2",
     ): "one block of no coordinates in any case",
+    ("signed_cells", "MAX_ROUNDS = 400", "400 to 401"): "a budget: what is beyond it is left as it is",
+    ("signed_cells", "MAX_CELLS = 1 << 12", "1 to 2"): "as above",
+    ("signed_cells", "MAX_CELLS = 1 << 12", "12 to 13"): "as above",
+    (
+        "signed_cells",
+        "found.spent.logical_or_(cells.coordinate.bincount(minlength=n) > MAX_CELLS)",
+        "Gt to GtE",
+    ): "as above",
+    (
+        "signed_cells",
+        "cells = cells.select(bounds.highest(cells) > constants.threshold)",
+        "Gt to GtE",
+    ): "at equality alone: less is cleared, if anything",
     (
         "closed_form",
         "return round_up(inflation(count + 1))  # and one for the product with this factor",
@@ -299,6 +315,7 @@ def survives(mutant: Mutant) -> bool:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         sys.meta_path.insert(0, _Changed(mutant))
         short = mutant.module.rpartition(".")[2]
         files = [str(ROOT / "tests" / "reference" / "guard" / name) for name in TESTS[short]]

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from tests.docs.documents import ROOT
 from tests.reference.guard.cases import (
     PRECISION,
     Case,
@@ -267,6 +268,12 @@ def test_states_at_the_ends_of_the_domain_are_accepted_when_recovered_exactly(m:
 
     assert bool(in_domain(first, second))
     assert bool(CASE.guard(first, second, first, second))
+
+
+def test_the_domain_is_the_one_that_the_theory_states() -> None:
+    stated = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    assert "with `|m| <= 2^60` and `0 <= v <= 2^100`" in stated
+    assert (LARGEST_MOMENT, LARGEST_SECOND_MOMENT) == (2.0**60, 2.0**100)
 
 
 def test_nan_of_any_payload_is_outside() -> None:

@@ -124,6 +124,16 @@ def test_the_bound_by_slopes_is_asked_above_zero_alone(rng: np.random.Generator)
     assert bool((bounds.highest(above) < before[1]).all())
 
 
+def test_the_bound_is_multiplied_by_its_inflation(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, states = contested(Setting(step=400.0), 6, rng)
+    bounds, sixes = signed_cells._SignedBounds(case.constants, states), torch.ones(6, dtype=torch.float64)
+    cells, highest = SignedCells(torch.arange(6), sixes, 1e-5 * sixes, 1e-4 * sixes), []
+    for inflation in (1.0, 4.0):
+        monkeypatch.setattr(signed_cells, "deviation_inflation", lambda inflation=inflation: inflation)
+        highest.append(bounds.highest(cells))
+    assert torch.equal(highest[1], 4 * highest[0])
+
+
 def test_the_inflation_is_for_every_rounding_of_the_bound_and_of_its_product() -> None:
     """What the proof assumes of it: `1 <= inflation*t**k`."""
     t = 1 - BINARY64.unit_roundoff

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.meta.mutation import EQUIVALENT, TESTS, mutants_of
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from pathlib import Path
@@ -18,3 +20,13 @@ def test_a_module_as_it_is_survives_and_a_changed_one_does_not() -> None:
     program = PROGRAM.format(change="mul to add")
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOT)
     assert ran.stdout.split() == ["True", "False"], ran.stdout + ran.stderr
+
+
+def test_every_reason_is_of_a_mutant_that_there_is() -> None:
+    """One of a line that is gone would excuse whatever comes to look like it."""
+    paths = {path.stem: path for path in (ROOT / "reference" / "guard").glob("*.py")}
+    assert set(TESTS) <= set(paths)
+    for module in {module for module, _, _ in EQUIVALENT}:
+        there = {(mutant.code, mutant.change) for mutant in mutants_of(paths[module])}
+        reasons = {(code, change) for of, code, change in EQUIVALENT if of == module}
+        assert reasons <= there, f"{module}: {sorted(reasons - there)}"

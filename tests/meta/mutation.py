@@ -94,6 +94,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "Gt to GtE",
     ): "at equality alone: less is cleared, if anything",
     (
+        "signed_cells",
+        "done = (at_ends > constants.threshold) | (cells.floats_inside <= shortest) | found.spent[cells.coordinate]",
+        "Gt to GtE",
+    ): "as above",
+    (
         "closed_form",
         "return round_up(inflation(count + 1))  # and one for the product with this factor",
         "1 to 2",

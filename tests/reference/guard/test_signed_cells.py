@@ -83,6 +83,18 @@ def test_out_of_budget_the_cells_still_hold_every_violation(
     assert violations_outside(case, states, found.cells, rng) == []
 
 
+def test_within_budget_every_cell_left_is_short_or_exceeds_at_both_ends(rng: np.random.Generator) -> None:
+    """One coordinate at a time, so that its last cell is the last of the search."""
+    case, states = contested(Setting(step=400.0), 12, rng)
+    for i in range(len(states.m)):
+        one = states.slice(i, i + 1)
+        found, bounds = uncleared(case.constants, one, shortest=64), signed_cells._SignedBounds(case.constants, one)
+        ends = [found.cells._replace(high=found.cells.low), found.cells._replace(low=found.cells.high)]
+        exceeds = torch.stack([bounds.highest(end) > case.constants.threshold for end in ends]).all(dim=0)
+        assert bool(((found.cells.floats_inside <= 64) | exceeds).all()), describe(states, i)
+        assert not bool(found.spent.any()), describe(states, i)
+
+
 def test_the_exact_guard_accepts_what_only_the_sharper_bounds_clear(rng: np.random.Generator) -> None:
     """Thresholds between the worst case and what the slack of any gradient leaves."""
     setting = Setting(step=100_000.0)

@@ -54,7 +54,7 @@ TESTS = {
     "search": ("test_search.py", "test_cells.py", "test_cover.py"),
     "exact": ("test_exact.py",),
     "enclosure": ("test_search.py",),
-    "cut": ("test_cover.py",),
+    "cut": ("test_cut.py", "test_cover.py"),
     "binary32_filter": ("test_binary32_filter.py",),
     "compiled_search": ("test_cover.py::test_every_answer[of_the_compiled_search]", "test_exact.py"),
     "allowance": ("test_search.py", "test_exact.py"),
@@ -66,6 +66,7 @@ TESTS = {
     "claim_constants": ("test_constants.py", "test_closed_form.py", "test_binary64_range.py"),
 }
 WITHIN = "within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()"
+FIRST_ENDS = "FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)"
 #: Survivors that change nothing that is claimed, by module, line of code and change, with the reason.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("exact", "WORTH_COMPILING = 1 << 20", "1 to 2"): "where compiling pays; both ways decide alike",
@@ -144,9 +145,32 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "GtE to Gt",
     ): "at a tie either sign attains it",
     ("constants", "threshold: Fraction = Fraction(0),", "0 to 1"): "a default, for those who ask of other constants",
+    ("constants", "gradient_bound: Fraction = Fraction(0),", "0 to 1"): "as above",
+    ("constants", "TINY = 2.0**-1000", "1000 to 1001"): "any number below every root",
+    ("cut", FIRST_ENDS, "1.7 to 2.7"): "where cells end decides how long a search takes, and nothing else",
+    ("cut", FIRST_ENDS, "3.5 to 4.5"): "as above",
+    ("cut", FIRST_ENDS, "9.0 to 10.0"): "as above",
     ("search", "SPENT = 2", "2 to 3"): "a name's number",
     ("search", "ENUMERABLE = 512", "512 to 513"): "from where cells are split and not enumerated; both are exact",
     ("search", "exceeded = best > allowed", "Gt to GtE"): "at equality alone: less is accepted, if anything",
+    ("search", "exceeded |= best > allowed", "Gt to GtE"): "as above",
+    ("search", "cells = cells.select(upper > allowed[cells.coordinate])", "Gt to GtE"): "as above",
+    ("search", "keep = (bounds.upper(lows, highs) > cutoff(best)) & wide", "Gt to GtE"): "as above",
+    (
+        "search",
+        "def cleared(constants: GuardConstants[float], states: States, rounds: int = 60) -> Cleared:",
+        "60 to 61",
+    ): "a budget: what is beyond it is not accepted",
+    (
+        "search",
+        "return Partition(Cells(coordinate, low, high), best, g[row, column] * sign)",
+        "Mult to Div",
+    ): "a sign is 1 or -1",
+    (
+        "search",
+        "return halves, torch.maximum(plus, minus), torch.where(plus >= minus, middle, -middle)",
+        "GtE to Gt",
+    ): "at a tie either sign attains it",
     ("search", "wide[-1] |= highs.g[-1] == 0", "1 to 2"): "all cells are one gradient then",
     (
         "search",

@@ -25,15 +25,17 @@ from torch import Tensor
 
 from guarded_moments.oracle.worst_case import Verdict, decide
 from guarded_moments.reference.adam import Jit, as_is
-from guarded_moments.reference.arithmetic import TorchBinary64
+from guarded_moments.reference.arithmetic import RoundingCount, TorchBinary64
 from guarded_moments.reference.arithmetic.rounding_count import inflation
+from guarded_moments.reference.floats import BINARY64
 from guarded_moments.reference.guard import closed_form, closed_form_deviation, closed_form_guard, in_domain
 from guarded_moments.reference.guard.closed_form import (
     BoundTerms,
     bound_inflation,
     make_bound_terms,
+    make_deviation_bound,
 )
-from guarded_moments.reference.guard.constants import GuardConstants
+from guarded_moments.reference.guard.constants import GuardConstants, counted_constants
 from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.guard.search import States
 
@@ -201,6 +203,13 @@ def test_the_inflation_is_counted() -> None:
     assert inflation(3) == (Fraction(2**53) / (2**53 - 1)) ** 3
     assert inflation(25) < factor < inflation(70)
     assert factor > 1 + Fraction(25, 2**53)
+
+
+def test_the_inflation_is_for_every_rounding_of_the_bound_and_of_its_product() -> None:
+    """What the proof assumes of it: `1 <= inflation*t**k`."""
+    op = RoundingCount()
+    count = make_deviation_bound(op)(counted_constants(), *[op.exact] * 4)
+    assert Fraction(bound_inflation()) * (1 - BINARY64.unit_roundoff) ** (count + 1) >= 1
 
 
 def test_a_term_more_in_the_source_is_a_larger_inflation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,13 @@ from tests.reference.guard.cases import (
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
+from guarded_moments.reference.guard import search
 from guarded_moments.reference.guard.allowance import make_update_slack
 from guarded_moments.reference.guard.closed_form import lifted, make_bound_terms
 from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.search import (
     CellBounds,
+    Outcome,
     States,
     allowance,
     first_partition,
@@ -205,6 +207,20 @@ def test_the_search_allows_for_the_rounding_that_the_closed_form_does(rng: np.ra
         slack = make_update_slack(op)(held, *states)
         rounding = make_bound_terms(op)(held, *states).rounding
         assert torch.equal(slack, constants.step * rounding + (constants.slack_floor + constants.slack_floor))
+
+
+def test_the_slack_is_multiplied_by_the_inflation_of_the_bound(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants, states, slack = Setting().case().constants, pairs(200, rng), []
+    for factor in (1.0, 4.0):
+        monkeypatch.setattr(search, "bound_inflation", lambda factor=factor: factor)
+        slack.append(slack_of(constants, states))
+    assert torch.equal(slack[1], 4 * slack[0])
+
+
+def test_outcomes_are_told_apart() -> None:
+    assert len({int(outcome) for outcome in Outcome}) == len(Outcome.__members__) == 3
 
 
 def test_no_coordinates() -> None:

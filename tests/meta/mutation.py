@@ -66,6 +66,7 @@ TESTS = {
     "claim_constants": ("test_constants.py", "test_closed_form.py", "test_binary64_range.py"),
 }
 WITHIN = "within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()"
+NEVER = "_NEVER, _NO_NUMBER = 1 << 40, 1 << 30"
 FIRST_ENDS = "FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)"
 #: Survivors that change nothing that is claimed, by module, line of code and change, with the reason.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -119,6 +120,45 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "low, high = np.where(a.is_zero, _NEVER, a.low // 2 - 1), np.where(a.is_zero, -_NEVER, -(-a.high // 2) + 1)",
         "1 to 2",
     ): "a wider range: more is refused, if anything",
+    (
+        "overflow",
+        "@lru_cache(maxsize=64)  # tensors of one param_group share everything that matters here",
+        "64 to 65",
+    ): "how many are remembered",
+    ("binary64_range", "BAND = 64", "64 to 65"): "how wide a case is",
+    ("binary64_range", NEVER, "1 to 2"): "a number far above every exponent in either case",
+    ("binary64_range", NEVER, "40 to 41"): "as above",
+    ("binary64_range", NEVER, "30 to 31"): "as above",
+    (
+        "binary64_range",
+        "@lru_cache(maxsize=64)  # tensors of one param_group share everything that matters here",
+        "64 to 65",
+    ): "how many are remembered",
+    (
+        "binary64_range",
+        "if not smaller or not bool(positive.all()) or max(a.high.max(), b.high.max()) >= _NO_NUMBER // 2:",
+        "GtE to Gt",
+    ): "at a number far above every exponent",
+    (
+        "binary64_range",
+        'raise OutOfRangeError("a divisor may be zero" if most >= _NO_NUMBER // 2 else f"2**{most} overflows")',
+        "GtE to Gt",
+    ): "as above",
+    (
+        "binary64_range",
+        "return exponents(low, high, np.ones_like(low), low > high, grid)",
+        "Gt to GtE",
+    ): "the ends of a band differ",
+    (
+        "binary64_range",
+        "m, m_hat = (exponents(least_exponent, most, np.array(0), most > least, least_exponent) for _ in range(2))",
+        "Gt to GtE",
+    ): "they are -149 and 60",
+    (
+        "binary64_range",
+        "gradients = _bands(least, max(least + 1, math.frexp(gradient_bound)[1]))",
+        "1 to 2",
+    ): "a band that is wider: more is refused, if anything",
     (
         "binary64_range",
         "grown = np.where(a.zero | b.zero, np.minimum(a.low, b.low), np.maximum(a.low, b.low))",

@@ -21,6 +21,7 @@ from guarded_moments.reference.guard.binary64_range import (
     OutOfRangeError,
     cases,
     evaluate,
+    exponents,
     in_cases,
     require_normal,
 )
@@ -168,6 +169,106 @@ def test_a_claim_is_refused_in_a_sentence() -> None:
     with pytest.raises(UnsupportedError, match=r"in binary64") as refused:
         setting.case()
     assert str(refused.value).startswith("the guard")
+
+
+def known(low: int, high: int, sign: int = 1, *, zero: bool = False) -> Exponents:
+    """A number of 53 digits from `2**low` to `2**high`, or zero where that is said."""
+    return exponents(np.array(low), np.array(high), np.array(sign), np.array(zero))
+
+
+NOTHING = ExponentRange().constant(0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "low", "high", "grid", "sign", "zero"),
+    [
+        ("constant", (1.5,), 0, 1, -52, 1, False),
+        ("constant", (-0.75,), -1, 0, -53, -1, False),
+        ("add", (known(0, 1), known(3, 4)), 3, 5, -49, 1, False),
+        ("add", (known(0, 1), known(3, 4, -1)), -52, 5, -52, 0, True),  # the terms may cancel
+        ("add", (known(0, 1, zero=True), known(3, 4)), 3, 5, -49, 1, False),
+        ("add", (known(0, 1, zero=True), known(3, 4, zero=True)), 0, 5, -52, 1, True),
+        ("add", (NOTHING, known(0, 1, 0)), 0, 1, -52, 0, False),
+        ("add", (known(0, 1, -1), NOTHING), 0, 1, -52, -1, False),
+        ("sub", (known(0, 1), known(3, 4)), -52, 5, -52, 0, True),
+        ("mul", (known(0, 1), known(3, 4, -1)), 3, 5, -49, -1, False),
+        ("mul", (known(0, 1, zero=True), known(3, 4)), 3, 5, -49, 1, True),
+        ("div", (known(0, 1), known(3, 4, -1)), -4, -2, -56, -1, False),
+        ("div", (known(0, 1), known(3, 4, 0)), -4, -2, -56, 0, False),
+        ("sqrt", (known(0, 4),), -1, 3, -53, 1, False),  # the platform's may be a unit in the last place off
+        ("sqrt", (known(1, 5, zero=True),), -1, 4, -53, 1, True),
+        ("negate", (known(0, 1),), 0, 1, -52, -1, False),
+        ("absolute", (known(0, 1, 0),), 0, 1, -52, 1, False),
+        ("minimum", (known(0, 1), known(3, 4)), 0, 1, -52, 1, False),
+        ("maximum", (known(0, 1), known(3, 4, zero=True)), 0, 4, -52, 1, False),
+    ],
+)
+def test_the_range_of_a_result_is_as_narrow_as_its_rule(
+    name: str, operands: tuple[Any, ...], low: int, high: int, grid: int, sign: int, *, zero: bool
+) -> None:
+    found = getattr(ExponentRange(), name)(*operands)
+    assert tuple(map(int, found)) == (low, high, grid, sign, int(zero))
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [
+        ("constant", (0.0,)),
+        ("add", (NOTHING, NOTHING)),
+        ("mul", (NOTHING, known(3, 4, -1))),
+        ("mul", (known(3, 4, 0), NOTHING)),
+        ("div", (NOTHING, known(3, 4, -1))),
+        ("sqrt", (NOTHING,)),
+        ("negate", (NOTHING,)),
+    ],
+)
+def test_zero_stays_zero_and_counts_as_positive(name: str, operands: tuple[Any, ...]) -> None:
+    found = getattr(ExponentRange(), name)(*operands)
+    assert found.is_zero
+    assert found.zero
+    assert found.sign == 1
+
+
+def test_a_power_of_two_alone_is_not_zero() -> None:
+    assert not known(0, 0).is_zero
+
+
+@pytest.mark.parametrize("order", [-1, 0, 1])
+def test_a_difference_has_the_sign_that_its_case_knows(order: int) -> None:
+    a, b = known(0, 1), known(0, 1)
+    found = ExponentRange({(id(a), id(b)): np.array(order)}).sub(a, b)
+    assert bool(found.is_zero) == bool(found.zero) == (order == 0)
+    assert int(found.sign) == (order or 1)
+
+
+def test_the_normal_range_ends_where_binary64s_does() -> None:
+    op = ExponentRange()
+    assert int(op.mul(known(-1000, 0), known(-22, 0)).low) == -1022
+    with pytest.raises(OutOfRangeError, match=r"2\*\*-1023 has no full precision"):
+        op.mul(known(-1000, 0), known(-23, 0))
+    assert int(op.finite(known(0, 1023)).high) == 1023
+    with pytest.raises(OutOfRangeError, match=r"2\*\*1024 overflows"):
+        op.finite(known(0, 1024))
+
+
+def test_moments_and_gradients_are_multiples_of_their_formats_grid() -> None:
+    made = np.array([[0, 64, -149, -85, 1, 0, 64, -149, -85, 1]]).T
+    held = in_cases(made, BINARY32)
+    assert [int(held.v.grid[0]), int(held.v_hat.grid[0]), int(held.high.grid[0]), int(held.m.grid)] == [
+        -23,
+        -149,
+        -23,
+        -149,
+    ]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_may_be_no_number_is_taken_by_nothing(*, swapped: bool) -> None:
+    op = ExponentRange()
+    quotient = op.div(known(0, 1), known(0, 1, zero=True))
+    for take in (op.minimum, op.maximum, op.add, op.mul):
+        with pytest.raises(OutOfRangeError, match="a divisor may be zero"):
+            take(*((known(0, 1), quotient) if swapped else (quotient, known(0, 1))))
 
 
 def test_an_infinity_is_taken_by_a_minimum_alone() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import TorchBinary32
 from guarded_moments.reference.errors import GuardedMomentsError, InvalidClaimError, UnsupportedError
 from guarded_moments.reference.floats import BINARY32, bits_of, from_bits
-from guarded_moments.reference.guard import GuardConstants, rounding_slack
+from guarded_moments.reference.guard import GuardConstants, claim_constants, rounding_slack
 from guarded_moments.reference.guard.overflow import LARGEST_MOMENT, LARGEST_SECOND_MOMENT
 from guarded_moments.reference.guard.real_update import RealUpdate, real_update
 from guarded_moments.reference.guard.search import largest_gradient
@@ -192,6 +193,45 @@ def test_an_infinite_bound_is_the_limit_and_a_finite_one_stays() -> None:
     above = from_bits(bits_of(unbounded.gradient_bound) + 1)
     with pytest.raises(InvalidClaimError, match=r"above the overflow limit"):
         Setting(bound=above).case()
+
+
+@pytest.mark.parametrize(
+    ("weights", "covered"),
+    [
+        ({"w": Fraction(1), "complement": Fraction(0)}, True),
+        ({"w": Fraction(0)}, False),
+        ({"w": Fraction(5, 4)}, False),
+        ({"c": Fraction(0)}, False),
+        ({"c": Fraction(5, 4)}, False),
+    ],
+)
+def test_a_gradient_that_has_no_share_of_a_moment_is_refused(
+    weights: dict[str, Fraction], *, covered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of no weight at all, which no betas give; or of more than all."""
+
+    def weighted(*arguments: Any) -> RealUpdate:  # noqa: ANN401 - as the function's
+        return real_update(*arguments)._replace(**weights)
+
+    monkeypatch.setattr(claim_constants, "real_update", weighted)
+    if covered:
+        assert Setting().case().constants.w == 1.0
+    else:
+        with pytest.raises(UnsupportedError, match=r"leave a moment without its gradient"):
+            Setting().case()
+
+
+@pytest.mark.parametrize("limits", [(5.0, 3.0), (3.0, 5.0)])
+def test_the_limit_is_the_smallest_of_the_op_models(
+    limits: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = IMPLEMENTATIONS["torch-2.13-cpu-avx2/fused"].models
+    of_model = dict(zip(models, limits, strict=True))
+    monkeypatch.setattr(claim_constants, "largest_finite_gradient", lambda model, *_: of_model[model])
+    setting = Setting(bound=INF, implementation="torch-2.13-cpu-avx2/fused")
+    assert setting.case().constants.gradient_bound == 3.0
+    with pytest.raises(InvalidClaimError, match=r"above the overflow limit 3 "):
+        replace(setting, bound=4.0).case()
 
 
 def test_fields_are_finite_and_not_negative() -> None:

@@ -14,6 +14,7 @@ from guarded_moments.reference.adam import Scalars, make_update
 from guarded_moments.reference.arithmetic import TorchBinary32
 from guarded_moments.reference.errors import UnsupportedError
 from guarded_moments.reference.floats import BINARY32, FloatFormat, bits_of, from_bits, hex_of
+from guarded_moments.reference.guard import overflow
 from guarded_moments.reference.guard.overflow import (
     LARGEST_MOMENT,
     LARGEST_SECOND_MOMENT,
@@ -128,11 +129,25 @@ def test_every_result_lies_in_its_range(rng: np.random.Generator, budget: int) -
 def test_ranges_are_those_of_exact_results_and_one_rounding(
     name: str, operands: tuple[Value, ...], low: float, high: float
 ) -> None:
+    op, u, n = RangeArithmetic(Fraction(1)), BINARY32.unit_roundoff, BINARY32.half_smallest_subnormal
+    roundings = 3 if name == "platform_sqrt" else 1
+    least, most = (Fraction(end) for end in (low, high))
+    expected = least - roundings * (u * abs(least) + n), most + roundings * (u * abs(most) + n)
+    assert op.range(getattr(op, name)(*operands)) == expected
+
+
+def test_a_choice_is_either_of_both() -> None:
     op = RangeArithmetic(Fraction(1))
-    least, most = op.range(getattr(op, name)(*operands))
-    room = 4 * 2.0**-24 * max(abs(low), abs(high)) + 2.0**-140
-    assert low - room <= least <= low, float(least)
-    assert high <= most <= high + room, float(most)
+    for pair in ((value(-1, 2), value(3, 4)), (value(3, 4), value(-1, 2))):
+        assert op.range(op.select_less(value(0, 1), value(0, 1), *pair)) == (Fraction(-1), Fraction(4))
+
+
+def test_the_largest_number_is_finite_and_one_above_it_is_not() -> None:
+    op, largest = RangeArithmetic(Fraction(1)), float(BINARY32.largest)
+    for end in (largest, -largest):
+        op.mul(value(end, end), value(1, 1))
+        with pytest.raises(UnsupportedError, match="beyond the format's"):
+            op.mul(value(end, end), value(1 + 2.0**-40, 1 + 2.0**-40))
 
 
 def test_what_connects_operands_is_kept() -> None:
@@ -145,9 +160,38 @@ def test_what_connects_operands_is_kept() -> None:
     assert op.range(op.fma(op.constant(-0.75), square, square))[1] <= 2**122 * a_little
 
 
-def test_a_divisor_that_may_be_zero_is_refused() -> None:
+@pytest.mark.parametrize("divisor", [(-1, 1), (0, 1), (-1, 0), (0, 0)])
+def test_a_divisor_that_may_be_zero_is_refused(divisor: tuple[float, float]) -> None:
     with pytest.raises(UnsupportedError, match="a divisor may be zero"):
-        RangeArithmetic(Fraction(1)).div(value(1, 2), value(-1, 1))
+        RangeArithmetic(Fraction(1)).div(value(1, 2), value(*divisor))
+
+
+@pytest.mark.parametrize("changed", [{"step": -1e37}, {"step": 1e37}, {"root": 1e-30}, {"eps": 1e-45}])
+def test_of_several_updates_the_one_that_overflows_is_seen(changed: dict[str, float]) -> None:
+    case = Setting(bound=1.0).case()
+    other = case.scalars._replace(**changed)
+    for updates in ([case.scalars, other], [other, case.scalars]):
+        with pytest.raises(UnsupportedError, match=r"an operation may reach|a divisor may be zero"):
+            require_all_finite(case.models[0], case.options, updates, RangeArithmetic(Fraction(1)))
+    require_all_finite(case.models[0], case.options, [case.scalars] * 2, RangeArithmetic(Fraction(1)))
+
+
+@pytest.mark.parametrize(
+    ("first", "found"), [(0.4, 0.4), (1.5, 1.5), (math.inf, float(BINARY32.largest)), (1e-46, 0.0)]
+)
+def test_the_limit_is_looked_for_among_all_binary32(
+    first: float, found: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last gradient before the first at which something overflows."""
+
+    def hazard(_model: object, _options: object, _scalars: object, g: float, _fmt: object) -> UnsupportedError | None:
+        return UnsupportedError("an operation may reach") if g > first else None
+
+    monkeypatch.setattr(overflow, "_hazard", hazard)
+    case = Setting().case()
+    limit = largest_finite_gradient.__wrapped__(case.models[0], case.options, case.scalars, math.inf)
+    assert limit <= found
+    assert limit == found or from_bits(bits_of(limit) + 1) > found, hex_of(limit)
 
 
 def test_a_format_with_less_range_is_refused_what_binary32_may_have() -> None:

@@ -51,9 +51,9 @@ def compiled_search() -> Callable[..., None]:  # noqa: C901, PLR0915 - one loop 
             allowed = allowance_at(k, inflation, first, terms.v, recovered_first, terms.v_hat)
             scale = scale_of(k, terms.v, terms.v_hat)
             low = end_at(k, terms.v, terms.v_hat, terms.gap, 0.0)
-            plus, minus = value_at(k, terms.shift, terms.pull, low)
+            at_zero, _ = value_at(k, terms.shift, terms.pull, low)  # of either sign
             outcome[i] = cleared
-            if max(plus, minus) > allowed:
+            if at_zero > allowed:
                 outcome[i] = exceeded
                 continue
             top = 0

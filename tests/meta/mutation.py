@@ -194,7 +194,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("compiled_search", "cells = 0", "0 to 1"): "as above",
     ("compiled_search", "cells += 1", "1 to 2"): "as above",
     ("compiled_search", "@lru_cache(maxsize=1)", "1 to 2"): "how many are remembered",
-    ("compiled_search", "if max(plus, minus) > allowed:", "max to min"): "at zero both are one number",
     (
         "compiled_search",
         "if max(plus, minus) > allowed:",

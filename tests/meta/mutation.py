@@ -67,6 +67,7 @@ TESTS = {
     "claim_constants": ("test_constants.py", "test_closed_form.py", "test_binary64_range.py"),
 }
 WITHIN = "within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()"
+ORDINARY = "_ORDINARY = (Ordinary(2.0**10, 2.0**-80, 2.0**20), Ordinary(2.0**10, 2.0**-60, 2.0**10))"
 NEVER = "_NEVER, _NO_NUMBER = 1 << 40, 1 << 30"
 FIRST_ENDS = "FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)"
 #: Survivors that change nothing that is claimed, by module, line of code and change, with the reason.
@@ -216,6 +217,25 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if not (lr > 0 and all(math.isfinite(x) for x in scalars) and scalars.step != 0):",
         "Gt to GtE",
     ): "a learning rate of zero gives a step size of zero",
+    (
+        "cell_slack",
+        "return round_up(inflation(deviation_roundings() + 1))  # and one for the product with this factor",
+        "1 to 2",
+    ): "one rounding too many is counted: less is accepted, if anything",
+    ("binary32_filter", "@lru_cache(maxsize=64)", "64 to 65"): "how many are remembered",
+    ("binary32_filter", ORDINARY, "10 to 11"): "what a filter does not judge the guard does, alike",
+    ("binary32_filter", ORDINARY, "20 to 21"): "as above",
+    (
+        "binary32_filter",
+        "return np.nextafter(nearest, np.float32(-np.inf)) if Fraction(float(nearest)) > value else nearest",
+        "Gt to GtE",
+    ): "at equality alone: more is left to the guard",
+    ("enclosure", "rounds: int = 200,", "200 to 201"): "a budget: what is beyond it is in the upper end",
+    (
+        "enclosure",
+        "cells = cells.select(bounds.upper(cells.low, cells.high, cells.coordinate) > cutoff(best)[cells.coordinate])",
+        "Gt to GtE",
+    ): "at equality alone: more is split, to the same end",
     ("constants", "TINY = 2.0**-1000", "1000 to 1001"): "any number below every root",
     ("cut", FIRST_ENDS, "1.7 to 2.7"): "where cells end decides how long a search takes, and nothing else",
     ("cut", FIRST_ENDS, "3.5 to 4.5"): "as above",

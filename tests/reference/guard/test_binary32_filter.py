@@ -1,5 +1,6 @@
 """The filter in binary32 decides as the guard does, or leaves it to the guard."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,6 +12,8 @@ from tests.reference.guard.cases import Setting, describe, pairs, settings, trai
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic import TorchBinary64
+from guarded_moments.reference.arithmetic.rounding_bound import RoundingBound
+from guarded_moments.reference.floats import FloatFormat
 from guarded_moments.reference.guard import GuardConstants, binary32_filter, closed_form_guard
 from guarded_moments.reference.guard.binary32_filter import make_filter
 from guarded_moments.reference.guard.closed_form import bound_inflation, lifted, make_deviation_bound
@@ -89,6 +92,33 @@ def test_the_limits_are_next_to_the_threshold() -> None:
     low, high = (Fraction(float(x)) / Fraction(constants.threshold) - 1 for x in (found.accepted, found.rejected))
     assert -4e-6 < low < -1e-6
     assert 1e-6 < high < 4e-6
+
+
+def test_the_limits_are_those_of_the_errors_and_no_narrower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With errors that one sees: of a wide format of ten digits, and an inflation of a quarter."""
+    wide_format, inflation, threshold = FloatFormat(10, 127), Fraction(5, 4), Fraction(3)
+    monkeypatch.setattr(binary32_filter, "BINARY64", wide_format)
+    monkeypatch.setattr(binary32_filter, "bound_inflation", lambda: 1.25)
+    narrow = RoundingBound(Fraction(0), Fraction(8), roundings=1 << 16, absolute=Fraction(1, 100))
+    wide = RoundingBound(Fraction(0), Fraction(8), roundings=30, absolute=Fraction(1, 50))
+    t, s = 1 - Fraction(1, 2**24), 1 - Fraction(1, 2**10)
+
+    def largest(f: np.float32) -> Fraction:
+        """What the wide format may compute where the narrow one computes `f`."""
+        return (Fraction(float(f)) + narrow.absolute) / t**narrow.roundings / s**wide.roundings + wide.absolute
+
+    def smallest(f: np.float32) -> Fraction:
+        return (Fraction(float(f)) - narrow.absolute) * t**narrow.roundings * s**wide.roundings - wide.absolute
+
+    accepted, rejected = binary32_filter._limits(threshold, narrow, wide)
+
+    assert largest(accepted) * inflation <= threshold < largest(np.nextafter(accepted, np.float32(9))) * inflation
+    above = threshold * (1 + Fraction(4, 2**10))  # whose product is above the threshold, rounded twice
+    assert smallest(rejected) * inflation >= above > smallest(np.nextafter(rejected, np.float32(0))) * inflation
+
+
+def test_ordinary_states_are_between_powers_of_two() -> None:
+    assert {math.frexp(limit)[0] for ordinary in binary32_filter._ORDINARY for limit in ordinary} == {0.5}
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,13 @@ from tests.reference.guard.cases import (
 from torch import Tensor
 
 from guarded_moments.reference.arithmetic.torch_binary64 import TorchBinary64
-from guarded_moments.reference.guard import search
+from guarded_moments.reference.guard import enclosure, search
 from guarded_moments.reference.guard.allowance import make_update_slack
 from guarded_moments.reference.guard.closed_form import lifted, make_bound_terms
 from guarded_moments.reference.guard.enclosure import enclose
 from guarded_moments.reference.guard.search import (
     CellBounds,
+    Cells,
     Outcome,
     States,
     allowance,
@@ -173,8 +174,24 @@ def test_what_is_ignored_still_has_an_upper_end(rng: np.random.Generator) -> Non
         floor = float(dense.median())
         found = enclose(case.constants, states, ignore_below=floor)
         assert bool((dense <= found.upper).all())
+        assert bool((found.upper >= floor).all()), "what is ignored is not refined"
         large = dense > floor
         assert bool((found.lower[large] >= dense[large] * (1 - 1.01e-4)).all())
+
+
+def test_cells_are_split_until_their_ends_are_neighbours(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a claim with the gradients of nine magnitudes, and a gap that no bound closes."""
+    case, widths = Setting(step=400.0, bound=8 * 2.0**-149).case(), set[int]()
+
+    def watched(bounds: CellBounds, cells: Cells) -> tuple[Cells, Tensor, Tensor]:
+        widths.update(cells.floats_inside.tolist())
+        return split(bounds, cells)
+
+    monkeypatch.setattr(enclosure, "split", watched)
+    enclose(case.constants, trained_pairs(20, rng), relative_gap=0.0)
+    assert min(widths) == 2, widths
 
 
 def test_out_of_rounds_the_upper_end_is_still_one(rng: np.random.Generator) -> None:

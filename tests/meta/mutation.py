@@ -148,6 +148,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "as above",
     (
         "binary64_range",
+        'raise OutOfRangeError("a divisor may be zero" if most >= _NO_NUMBER // 2 else f"2**{most} overflows")',
+        "2 to 3",
+    ): "as above",
+    (
+        "binary64_range",
         "return exponents(low, high, np.ones_like(low), low > high, grid)",
         "Gt to GtE",
     ): "the ends of a band differ",
@@ -225,6 +230,13 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("binary32_filter", "@lru_cache(maxsize=64)", "64 to 65"): "how many are remembered",
     ("binary32_filter", ORDINARY, "10 to 11"): "what a filter does not judge the guard does, alike",
     ("binary32_filter", ORDINARY, "20 to 21"): "as above",
+    ("binary32_filter", ORDINARY, "60 to 61"): "as above",
+    ("binary32_filter", ORDINARY, "80 to 81"): "as above",
+    (
+        "binary32_filter",
+        "return Filter(held, np.float32(-np.inf), np.float32(np.inf), _ORDINARY[0])",
+        "0 to 1",
+    ): "it leaves everything to the guard",
     (
         "binary32_filter",
         "return np.nextafter(nearest, np.float32(-np.inf)) if Fraction(float(nearest)) > value else nearest",

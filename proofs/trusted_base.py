@@ -72,9 +72,10 @@ numbers of the format is exact where it is below it. What follows for one roundi
 `rounding_parts`). This is an axiom about the machine: `gmc ops` and the tests say what was compared with it.
 
 No operation of the update overflows, so that each is rounded as above. This is computed for every claim when its
-constants are made: the op model's own source is run once on ranges, with everything that the claim admits in place of
-each operand, and a claim for which a result may be beyond binary32 is refused (`reference.guard.overflow`). Trusted are
-the rules of that arithmetic, one a method; the kernel's theorems are about real numbers and do not contain it.
+constants are made: the op model's own source is run on ranges, with everything that the claim admits in place of each
+operand; a claim for which a result may be beyond binary32 is refused, and an infinite gradient bound stands for the
+largest with which none may be (`reference.guard.overflow`). Trusted are the rules of that arithmetic, one a method; the
+kernel's theorems are about real numbers and do not contain it.
 
 No operation of the guard and the searches underflows in binary64, and none overflows but to an infinity that a minimum
 drops. This too is computed for every claim when its constants are made: the sources are run once on ranges of

@@ -57,7 +57,11 @@ TESTS = {
     "enclosure": ("test_search.py",),
     "cut": ("test_cut.py", "test_cover.py"),
     "binary32_filter": ("test_binary32_filter.py",),
-    "compiled_search": ("test_cover.py::test_every_answer[of_the_compiled_search]", "test_exact.py"),
+    "compiled_search": (
+        "test_compiled_search.py",
+        "test_cover.py::test_every_answer[of_the_compiled_search]",
+        "test_exact.py",
+    ),
     "allowance": ("test_search.py", "test_exact.py"),
     "signed_cells": ("test_signed_cells.py", "test_exact.py", "test_cover.py"),
     "slopes": ("test_slopes.py", *PROOFS),
@@ -67,6 +71,8 @@ TESTS = {
     "claim_constants": ("test_constants.py", "test_closed_form.py", "test_binary64_range.py"),
 }
 WITHIN = "within = (~found.cleared & (found.best * constants.step <= constants.threshold)).nonzero().flatten()"
+COLUMNS = "lows, highs = np.empty((_STACK, 3)), np.empty((_STACK, 3))"
+WITHOUT_WIDTH = "if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours"
 ORDINARY = "_ORDINARY = (Ordinary(2.0**10, 2.0**-80, 2.0**20), Ordinary(2.0**10, 2.0**-60, 2.0**10))"
 NEVER = "_NEVER, _NO_NUMBER = 1 << 40, 1 << 30"
 FIRST_ENDS = "FIRST_ENDS = (0.0, 0.3, 0.6, 1.0, 1.7, 3.5, 9.0)"
@@ -200,6 +206,20 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("compiled_search", "cells = 0", "0 to 1"): "as above",
     ("compiled_search", "cells += 1", "1 to 2"): "as above",
     ("compiled_search", "@lru_cache(maxsize=1)", "1 to 2"): "how many are remembered",
+    ("compiled_search", "if cells > MAX_CELLS or top + 2 > _STACK:", "Gt to GtE"): "a budget, as above",
+    ("compiled_search", "if cells > MAX_CELLS or top + 2 > _STACK:", "2 to 3"): "as above",
+    ("compiled_search", COLUMNS, "3 to 4"): "a column that nothing uses",
+    ("compiled_search", WITHOUT_WIDTH, "LtE to Lt"): "a cell of no width is asked about, to the same end",
+    ("compiled_search", WITHOUT_WIDTH, "Or to And"): "as above",
+    ("compiled_search", WITHOUT_WIDTH, "0.0 to 1.0"): "as above",
+    ("compiled_search", "a, b = (low, cut) if half == 0 else (cut, high)", "0 to 1"): "which half comes first",
+    (
+        "compiled_search",
+        "outcome[i], gradient[i] = exceeded, np.float32(g if plus >= minus else -g)",
+        "GtE to Gt",
+    ): "at a tie either sign attains it",
+    ("compiled_search", "if at_zero > allowed:", "Gt to GtE"): "at equality alone: less is accepted, if anything",
+    ("compiled_search", "if upper_of(k, terms.shift, terms.pull, a, b) > allowed:", "Gt to GtE"): "as above",
     (
         "compiled_search",
         "if max(plus, minus) > allowed:",

@@ -150,8 +150,6 @@ EQUIVALENT: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("lows, highs = np.empty((_STACK, 3)), np.empty((_STACK, 3))", "3 to 4"),
         ],
         "a cell of no width is asked about, to the same end": [
-            ("if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours", "LtE to Lt"),
-            ("if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours", "Or to And"),
             ("if g <= low.g and (j < len(ends) or g > 0.0):  # no width, and covered by its neighbours", "0.0 to 1.0"),
         ],
         "which half comes first": [
@@ -165,9 +163,6 @@ EQUIVALENT: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("if upper_of(k, terms.shift, terms.pull, a, b) > allowed:", "Gt to GtE"),
             ("if max(plus, minus) > allowed:", "Gt to GtE"),
             ("if upper_of(k, terms.shift, terms.pull, low, high) > allowed:", "Gt to GtE"),
-        ],
-        "where cells end decides how long a search takes, and nothing else": [
-            ("ends = np.array(FIRST_ENDS[1:], dtype=np.float64)", "1 to 2"),
         ],
     },
     "signed_cells": {

@@ -188,11 +188,11 @@ def largest_finite_gradient(
         The gradient bound, or, where an operation may overflow below it, the largest binary32 up to which none does.
 
     Raises:
-        UnsupportedError: an operation may overflow, or divide by zero, even where the gradient is zero.
+        UnsupportedError: an operation may overflow, or divide by zero, even at the smallest gradient that is not zero.
     """
     if math.isfinite(gradient_bound) and _hazard(model, options, scalars, gradient_bound, fmt) is None:
         return gradient_bound
-    hazard = _hazard(model, options, scalars, 0.0, fmt)
+    hazard = _hazard(model, options, scalars, from_bits(1), fmt)
     if hazard is not None:
         msg = f"{model.name} may overflow for these hyperparameters ({scalars}) at any gradient: {hazard}"
         raise UnsupportedError(msg)

@@ -48,7 +48,6 @@ class DenominatorError(NamedTuple):
     underflow: Fraction
     kappa: Fraction  #: relative error of `v'`
     v_floor: Fraction  #: absolute error of `v'`
-    root_error: Fraction  #: relative error of the square root alone
     floor: Fraction  #: absolute error of `sqrt(v')/b + eps`
     of_sum: Fraction  #: relative error of that sum, the absolute one included
     rho: Fraction  #: the same of what divides the first moment
@@ -77,7 +76,7 @@ def denominator_error(
     of_sum = rho = growth - 1 + floor / real.eps
     if model.update is Update.DIVIDE_TWICE:
         rho += (1 + of_sum) * u + n * real.step / real.eps  # of its quotient by the step size, at least eps/step
-    return DenominatorError(share, underflow, kappa, v_floor, root_error, floor, of_sum, rho)
+    return DenominatorError(share, underflow, kappa, v_floor, floor, of_sum, rho)
 
 
 def interpolation_error(model: OpModel, options: StepOptions, u: Fraction, n: Fraction) -> tuple[Fraction, Fraction]:

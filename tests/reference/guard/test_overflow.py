@@ -176,22 +176,20 @@ def test_of_several_updates_the_one_that_overflows_is_seen(changed: dict[str, fl
     require_all_finite(case.models[0], case.options, [case.scalars] * 2, RangeArithmetic(Fraction(1)))
 
 
-@pytest.mark.parametrize(
-    ("first", "found"), [(0.4, 0.4), (1.5, 1.5), (math.inf, float(BINARY32.largest)), (1e-46, 0.0)]
-)
-def test_the_limit_is_looked_for_among_all_binary32(
-    first: float, found: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last gradient before the first at which something overflows."""
+@pytest.mark.parametrize("last", [2.0**-149, 0.4, 1.5, float(BINARY32.largest), math.inf])
+def test_the_limit_is_looked_for_among_all_binary32(last: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of them that is not beyond what overflows; where that is zero there is none."""
 
     def hazard(_model: object, _options: object, _scalars: object, g: float, _fmt: object) -> UnsupportedError | None:
-        return UnsupportedError("an operation may reach") if g > first else None
+        return UnsupportedError("an operation may reach") if g > last else None
 
     monkeypatch.setattr(overflow, "_hazard", hazard)
     case = Setting().case()
     limit = largest_finite_gradient.__wrapped__(case.models[0], case.options, case.scalars, math.inf)
-    assert limit <= found
-    assert limit == found or from_bits(bits_of(limit) + 1) > found, hex_of(limit)
+    assert limit <= min(last, float(BINARY32.largest)) < from_bits(bits_of(limit) + 1), hex_of(limit)
+    last = 2.0**-150
+    with pytest.raises(UnsupportedError, match=r"at any gradient: an operation may reach"):
+        largest_finite_gradient.__wrapped__(case.models[0], case.options, case.scalars, math.inf)
 
 
 def test_a_format_with_less_range_is_refused_what_binary32_may_have() -> None:
